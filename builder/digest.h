@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SHA-256 (and SHA-512) by libcrypto, as lower-case hex; results owned by the caller. */
+#ifndef GPUIMG_DIGEST_H
+#define GPUIMG_DIGEST_H
+
+#include <stddef.h>
+
+#include "error.h"
+
+char *digest_memory(const void *data, size_t size); /* SHA-256 */
+/* algorithm: "SHA256", "SHA512", "SHA1". The file is read once, from its beginning. */
+int digest_file(const char *path, const char *algorithm, char **ret_hex, struct error *err);
+
+#endif
