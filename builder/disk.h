@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An image opened read-only as a plain block device, without appliance, loop device or mount:
+ * qemu-nbd (a child on a socket of its own, ended with the handle) serves the content,
+ * libnbd reads it, libblkid tells what it is. The image file is never opened for writing.
+ * For qcow2, qcow2_check() (qcow2.h) must have accepted the file before; no backing file is
+ * followed except where 'allow_backing' says that the chain is our own.
+ */
+#ifndef GPUIMG_DISK_H
+#define GPUIMG_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cleanup.h"
+#include "error.h"
+
+struct disk;
+
+struct volume {
+	int number; /* of the partition, 1..; 0: the whole disk */
+	uint64_t offset_bytes;
+	uint64_t size_bytes;
+	char *type;         /* blkid TYPE: "ext4", "vfat", "LVM2_member"…; NULL: nothing known */
+	char *usage;        /* blkid USAGE: "filesystem", "raid", "crypto", "other" or NULL */
+	char *uuid, *label; /* of the file system, may be NULL */
+	char *partuuid, *partlabel, *parttype; /* GUID in lower case, or "0x83"; may be NULL */
+};
+
+int disk_open(struct disk **ret, const char *path, const char *format, bool allow_backing,
+              struct error *err);
+void disk_close(struct disk *disk);
+DEFINE_CLEANUP(disk, struct disk *, disk_close)
+#define CLEANUP_DISK CLEANUP(cleanup_disk)
+
+const char *disk_path(const struct disk *disk);
+uint64_t disk_size_bytes(const struct disk *disk);
+/* Reads all or fails; thread-safe. */
+int disk_read(struct disk *disk, void *buffer, size_t size, uint64_t offset_bytes,
+              struct error *err);
+
+/*
+ * Partition table and what each partition holds, found by libblkid on a sparse copy of the few
+ * places that it looks at. Errors (EXIT_INPUT), each with its own message: no partition table
+ * and no file system that we know; a table whose partitions or whose GPT backup header lie
+ * beyond the end of the image (truncated).
+ */
+int disk_probe(struct disk *disk, struct error *err);
+const char *disk_table(const struct disk *disk); /* "gpt", "dos" or NULL */
+size_t disk_volume_count(const struct disk *disk);
+const struct volume *disk_volume(const struct disk *disk, size_t index);
+/* By "UUID=…", "LABEL=…", "PARTUUID=…", "PARTLABEL=…" as in fstab(5), any case; or NULL. */
+const struct volume *disk_find_volume(const struct disk *disk, const char *tag);
+
+/* The boot types that the disk's layout supports (clouds compare them with the VM's):
+ * bios: boot code in LBA 0 and, on GPT, a BIOS boot partition or a legacy_boot flag;
+ * uefi: an EFI system partition (FAT; GUID c12a7328-… or MBR type 0xef). */
+bool disk_boots_bios(const struct disk *disk);
+bool disk_boots_uefi(const struct disk *disk);
+
+#endif
