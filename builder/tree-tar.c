@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Changed files as a tar. A file's other names are written as hard links: a change of the
+ * file changes the ctime of all its names, so they are all in the list.
+ */
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <locale.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tree-private.h"
+
+#define BUFFER_BYTES ((size_t)256 * 1024)
+
+DEFINE_CLEANUP(entry, struct archive_entry *, archive_entry_free)
+#define CLEANUP_ENTRY CLEANUP(cleanup_entry)
+
+struct writer {
+	const struct tree *tree;
+	struct archive *archive;
+	char *buffer;
+	struct inode_map written; /* regular files with more than one name */
+};
+
+static int archive_fail(struct writer *w, const char *path, struct error *err)
+{
+	const char *why = archive_error_string(w->archive);
+
+	return error_set(err, "cannot write '%s' to the tar: %s", path,
+	                 why ? why : "unknown error");
+}
+
+static int file_fail(const char *path, struct error *err)
+{
+	return error_errno(err, errno, "cannot read '%s' from the sandbox's tree", path);
+}
+
+static int set_owner(struct archive_entry *entry, const struct stat *st, const char *path,
+                     struct error *err)
+{
+	uint32_t uid, gid;
+
+	if (!tree_id_to_guest(st->st_uid, &uid) || !tree_id_to_guest(st->st_gid, &gid)) {
+		error_set(err,
+		          "'%s' in the sandbox's tree has an owner outside the mapped ids: %u:%u",
+		          path, st->st_uid, st->st_gid);
+		return error_code(err, EXIT_INPUT);
+	}
+	archive_entry_set_uid(entry, uid);
+	archive_entry_set_gid(entry, gid);
+	return 0;
+}
+
+static int set_xattrs(struct archive_entry *entry, int dir_fd, const char *name, const char *path,
+                      struct error *err)
+{
+	struct rootfs_xattr *xattrs = NULL;
+	size_t count = 0;
+
+	if (tree_xattrs_get(dir_fd, name, &xattrs, &count) < 0)
+		return error_errno(err, errno, "cannot read the extended attributes of '%s'", path);
+	for (size_t i = 0; i < count; i++)
+		archive_entry_xattr_add_entry(entry, xattrs[i].name, xattrs[i].value,
+		                              xattrs[i].size);
+	rootfs_xattrs_free(xattrs, count);
+	return 0;
+}
+
+static int set_link_target(struct archive_entry *entry, int dir_fd, const char *name,
+                           const char *path, struct error *err)
+{
+	char target[PATH_MAX];
+	ssize_t length = readlinkat(dir_fd, name, target, sizeof(target) - 1);
+
+	if (length < 0)
+		return file_fail(path, err);
+	target[length] = '\0';
+	archive_entry_copy_symlink(entry, target);
+	return 0;
+}
+
+static int write_header(struct writer *w, struct archive_entry *entry, const char *path,
+                        struct error *err)
+{
+	/* a warning: the name is no UTF-8, and was written byte for byte */
+	return archive_write_header(w->archive, entry) < ARCHIVE_WARN ? archive_fail(w, path, err)
+	                                                              : 0;
+}
+
+static int write_content(struct writer *w, int fd, uint64_t size, const char *path,
+                         struct error *err)
+{
+	while (size > 0) {
+		ssize_t n = read(fd, w->buffer, size < BUFFER_BYTES ? (size_t)size : BUFFER_BYTES);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return file_fail(path, err);
+		if (n == 0)
+			return error_set(err, "'%s' in the sandbox's tree shrank while it was read",
+			                 path);
+		if (archive_write_data(w->archive, w->buffer, (size_t)n) != n)
+			return archive_fail(w, path, err);
+		size -= (uint64_t)n;
+	}
+	return 0;
+}
+
+static int write_regular(struct writer *w, struct archive_entry *entry, int dir_fd,
+                         const char *name, const char *path, struct error *err)
+{
+	CLEANUP_CLOSE int fd =
+		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	const char *first = NULL;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return file_fail(path, err);
+	if (st.st_nlink > 1)
+		first = inode_map_add(&w->written, st.st_dev, st.st_ino, path);
+	if (first) {
+		archive_entry_copy_hardlink(entry, first + 1);
+		return write_header(w, entry, path, err);
+	}
+	archive_entry_set_size(entry, st.st_size);
+	if (write_header(w, entry, path, err) < 0)
+		return -1;
+	return write_content(w, fd, (uint64_t)st.st_size, path, err);
+}
+
+static int write_path(struct writer *w, const char *path, struct error *err)
+{
+	CLEANUP_ENTRY struct archive_entry *entry = archive_entry_new();
+	const char *name;
+	CLEANUP_CLOSE int dir_fd = tree_open_parent(w->tree->root_fd, path, &name);
+	struct stat st;
+
+	if (dir_fd < 0 || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return file_fail(path, err);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode) &&
+	    !S_ISFIFO(st.st_mode)) {
+		log_detail(w->tree->log, "'%s' is a socket or device node, left out", path);
+		return 0;
+	}
+	archive_entry_copy_pathname(entry, path[1] ? path + 1 : ".");
+	archive_entry_set_filetype(entry, st.st_mode & S_IFMT);
+	archive_entry_set_perm(entry, st.st_mode & 07777);
+	archive_entry_set_mtime(entry, st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+	if (set_owner(entry, &st, path, err) < 0 || set_xattrs(entry, dir_fd, name, path, err) < 0)
+		return -1;
+	if (S_ISREG(st.st_mode))
+		return write_regular(w, entry, dir_fd, name, path, err);
+	if (S_ISLNK(st.st_mode) && set_link_target(entry, dir_fd, name, path, err) < 0)
+		return -1;
+	return write_header(w, entry, path, err);
+}
+
+static int write_all(struct writer *w, const struct strv *changed, int fd, struct error *err)
+{
+	/* only the attribute header that GNU tar reads, and no padding of megabytes */
+	if (archive_write_set_format_pax(w->archive) != ARCHIVE_OK ||
+	    archive_write_set_options(w->archive, "xattrheader=SCHILY") != ARCHIVE_OK ||
+	    archive_write_set_bytes_per_block(w->archive, (int)BUFFER_BYTES) != ARCHIVE_OK ||
+	    archive_write_set_bytes_in_last_block(w->archive, 1) != ARCHIVE_OK ||
+	    archive_write_open_fd(w->archive, fd) != ARCHIVE_OK)
+		return archive_fail(w, w->tree->dir, err);
+	for (size_t i = 0; i < changed->count; i++)
+		if (write_path(w, changed->items[i], err) < 0)
+			return -1;
+	return archive_write_close(w->archive) != ARCHIVE_OK ? archive_fail(w, w->tree->dir, err)
+	                                                     : 0;
+}
+
+int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, struct error *err)
+{
+	/* libarchive converts names from the locale's encoding; the guest's are bytes, mostly
+	 * UTF-8. Set for this thread only. */
+	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
+	struct writer w = {.tree = tree, .archive = archive_write_new()};
+	int result;
+
+	w.buffer = mem_alloc(BUFFER_BYTES);
+	result = write_all(&w, changed, fd, err);
+	if (result < 0)
+		archive_write_fail(w.archive); /* no end mark: nobody takes it for whole */
+	archive_write_free(w.archive);
+	inode_map_free(&w.written);
+	free(w.buffer);
+	if (utf8) {
+		uselocale(before);
+		freelocale(utf8);
+	}
+	return result < 0 ? error_prefix(err, "cannot pack the changes of '%s'", tree->dir) : 0;
+}

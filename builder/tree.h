@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A guest's root as a directory of the host, for the sandbox. Owners on the host are the
+ * guest's, shifted by TREE_UID_BASE: nothing in it is owned by a real user, and the sandbox's
+ * user namespace maps them back. An index taken right after the extraction tells later what
+ * changed: by ctime, inode and size, which nothing inside the sandbox can forge.
+ */
+#ifndef GPUIMG_TREE_H
+#define GPUIMG_TREE_H
+
+#include "rootfs.h"
+
+#define TREE_UID_BASE  0x70000000u /* host uid/gid of the guest's uid/gid 0 */
+#define TREE_UID_COUNT 0x00100000u /* how many ids are mapped */
+
+struct tree;
+
+/*
+ * Copies the whole of 'from' into the new directory 'dir' (made 0755, owner shifted root):
+ * directories, regular files (sparse where the source has holes, hard links kept), links,
+ * FIFOs; modes, owners, mtimes, extended attributes (security.capability rewritten for
+ * the shifted owner). Device nodes and sockets are left out, but remembered as present.
+ * /proc, /sys, /dev, /run, /tmp are made empty. Then takes the index. After a failure the
+ * directory stays, half full. The log is borrowed for as long as the tree lives.
+ */
+int tree_extract(struct tree **ret, struct rootfs *from, const char *dir, struct log *log,
+		 struct error *err);
+void tree_free(struct tree *tree); /* the directory stays */
+DEFINE_CLEANUP(tree, struct tree *, tree_free)
+#define CLEANUP_TREE CLEANUP(cleanup_tree)
+/* Removes such a directory with all that is in it, however deep a guest has nested it. */
+int tree_remove(const char *dir, struct error *err);
+const char *tree_dir(const struct tree *tree);
+uint64_t tree_file_count(const struct tree *tree);
+uint64_t tree_data_bytes(const struct tree *tree);
+
+/*
+ * Compares the directory with the index: 'removed' gets paths that are gone or changed their
+ * type (parents only, not what was below them), 'changed' those that are new or different
+ * (content, mode, owner, link text, xattrs); both absolute guest paths, sorted, without "/"
+ * itself and without /proc, /sys, /dev, /run, /tmp. A file that was only touched counts as
+ * changed, a directory whose entries alone are different does not. Sockets and device nodes
+ * count as not there.
+ */
+int tree_changes(const struct tree *tree, struct strv *ret_changed, struct strv *ret_removed,
+		 struct error *err);
+/*
+ * Writes the changed paths as a pax tar to the descriptor, guest ids (shift taken off again),
+ * xattrs as SCHILY.xattr, security.capability in its version 2 form again.
+ */
+int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, struct error *err);
+
+/* The rootfs backend over the directory. run() is the sandbox's (sandbox.h). */
+struct sandbox;
+int tree_rootfs(struct rootfs **ret, const char *dir, struct sandbox *sandbox, struct error *err);
+
+#endif
