@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether this host can run a sandbox at all: asked before anything is made. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "proc.h"
+#include "sandbox-private.h"
+#include "tree.h"
+
+#define PROBE_TIMEOUT_MS (30 * 1000)
+
+/* The part of a path that is there already, without links. */
+static char *existing_part(const char *dir)
+{
+	CLEANUP_FREE char *path = str_copy(dir);
+	char *real = realpath(path, NULL);
+
+	while (!real && errno == ENOENT) {
+		char *slash = strrchr(path, '/');
+
+		if (!slash || slash == path)
+			return realpath(slash ? "/" : ".", NULL);
+		*slash = '\0';
+		real = realpath(path, NULL);
+	}
+	return real;
+}
+
+/* The shifted ids are strangers to all of the host: they pass where everybody may. */
+static int check_passable(const char *path, struct error *err)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return error_errno(err, errno, "cannot look at '%s'", path);
+	if (st.st_mode & S_IXOTH || (st.st_uid == TREE_UID_BASE && st.st_mode & S_IXUSR))
+		return 0;
+	error_set(
+		err,
+		"the sandbox cannot use the directory '%s': its mode %04o lets no other user pass",
+		path, st.st_mode & 07777);
+	error_hint(err, "'chmod o+x %s', or put the work directory elsewhere, under /var/tmp say",
+	           path);
+	return error_code(err, EXIT_HOST);
+}
+
+static int check_exec(const char *path, struct error *err)
+{
+	struct statvfs st;
+
+	if (statvfs(path, &st) < 0)
+		return error_errno(err, errno, "cannot look at the file system of '%s'", path);
+	if (!(st.f_flag & ST_NOEXEC))
+		return 0;
+	error_set(err, "the sandbox cannot run programs from '%s': it is mounted noexec", path);
+	error_hint(err, "put the work directory on another file system");
+	return error_code(err, EXIT_HOST);
+}
+
+static int check_dir(const char *dir, struct error *err)
+{
+	CLEANUP_FREE char *real = existing_part(dir);
+
+	if (!real)
+		return error_errno(err, errno, "cannot find the directory '%s'", dir);
+	if (check_exec(real, err) < 0)
+		return -1;
+	for (char *slash = real; slash; slash = strchr(slash + 1, '/')) {
+		CLEANUP_FREE char *part = mem_copy(real, (size_t)(slash - real));
+
+		if (check_passable(*part ? part : "/", err) < 0)
+			return -1;
+	}
+	return check_passable(real, err);
+}
+
+/* Mounting a /proc is what fails in many a container; only doing it tells. */
+static int check_bubblewrap(int userns_fd, struct error *err)
+{
+	static const char *const argv[] = {"bwrap",
+	                                   "--unshare-pid",
+	                                   "--unshare-net",
+	                                   "--unshare-ipc",
+	                                   "--unshare-uts",
+	                                   "--die-with-parent",
+	                                   "--ro-bind",
+	                                   "/",
+	                                   "/",
+	                                   "--proc",
+	                                   "/proc",
+	                                   "--dev",
+	                                   "/dev",
+	                                   "--",
+	                                   "true",
+	                                   NULL};
+	const struct proc_options options = {
+		.timeout_ms = PROBE_TIMEOUT_MS,
+		.in_child = sandbox_userns_enter,
+		.in_child_data = &userns_fd,
+	};
+
+	if (proc_run(argv, &options, NULL, 0, err) == 0)
+		return 0;
+	error_prefix(err, "bubblewrap does not work on this host");
+	error_hint(err, "in a container it needs /proc unmasked and CAP_SYS_ADMIN; "
+	                "--exec=appliance works without");
+	err->code = EXIT_HOST;
+	return -1;
+}
+
+int sandbox_check_host(const char *dir, struct error *err)
+{
+	CLEANUP_CLOSE int userns_fd = -1;
+
+	if (geteuid() != 0) {
+		error_set(err, "the sandbox needs root, to give files to the ids that it maps");
+		error_hint(err, "run as root, or use --exec=appliance");
+		return error_code(err, EXIT_HOST);
+	}
+	if (!proc_have("bwrap")) {
+		error_set(err, "the sandbox needs bubblewrap: there is no 'bwrap' in PATH");
+		error_hint(err, "install the package bubblewrap, or use --exec=appliance");
+		return error_code(err, EXIT_HOST);
+	}
+	if (dir && check_dir(dir, err) < 0)
+		return -1;
+	if (sandbox_userns_new(&userns_fd, err) < 0)
+		return -1;
+	return check_bubblewrap(userns_fd, err);
+}

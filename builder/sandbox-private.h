@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the sandbox module share; nobody else includes this. */
+#ifndef GPUIMG_SANDBOX_PRIVATE_H
+#define GPUIMG_SANDBOX_PRIVATE_H
+
+#include "sandbox.h"
+
+#define GUEST_PATH     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define LAUNCH_FDS_MAX 8 /* name resolution, four stand-ins, and one to report */
+
+struct sandbox {
+	char *dir;
+	char *data_dir;
+	const struct sandbox_devices *devices; /* borrowed, may be NULL */
+	struct log *log;
+	struct rootfs *tree; /* for looking at the guest, never for running */
+	int userns_fd;
+};
+
+/* One bubblewrap command line, and the descriptors that it refers to. */
+struct launch {
+	struct strv args;
+	int fds[LAUNCH_FDS_MAX];
+	size_t fd_count;
+	int info[2]; /* bubblewrap writes here which process is the sandbox's first */
+};
+
+/* sandbox-launch.c: all of the command line but "--" and the command. */
+int launch_prepare(struct sandbox *s, struct launch *l, const struct guest_command *command,
+                   struct error *err);
+/* Takes the descriptor: its content appears as a read-only file at a guest path. */
+void launch_bind_file(struct launch *l, int fd, const char *perms, const char *path);
+
+/* sandbox-userns.c: a user namespace that maps guest ids as tree.h says, and in which no
+ * further one can be made. The error (EXIT_HOST) has its cure. */
+int sandbox_userns_new(int *ret_fd, struct error *err);
+/* For proc_options.in_child: become root of the namespace that 'userns_fd' points to. */
+int sandbox_userns_enter(const void *userns_fd);
+
+/*
+ * sandbox-resolv.c: name resolution for one run. The guest's own /etc/resolv.conf is as it was
+ * after resolv_restore, which must be called after every resolv_prepare that succeeded.
+ */
+struct resolv {
+	char *bind_path; /* where the host's file is bound, without links */
+	int data_fd;     /* the host's file */
+	bool was_missing;
+	char *was_link; /* its text */
+	uint64_t was_inode;
+};
+
+int resolv_prepare(struct resolv *ret, struct rootfs *tree, struct log *log, struct error *err);
+int resolv_restore(struct resolv *resolv, struct rootfs *tree, struct error *err);
+
+#endif

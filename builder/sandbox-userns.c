@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bubblewrap maps one id at most, and its --userns does not change ids on the way in, so that
+ * host root is nobody there and cannot even make a directory. So the namespace is made here,
+ * and bubblewrap is started as its root.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "sandbox-private.h"
+#include "tree.h"
+
+/* A child that sits in a new user namespace until 'go' is closed. */
+struct holder {
+	pid_t pid;
+	int go; /* write end */
+};
+
+static void send_errno(int fd, int errnum)
+{
+	while (write(fd, &errnum, sizeof(errnum)) < 0 && errno == EINTR)
+		;
+}
+
+/* After fork, perhaps beside other threads: async-signal-safe calls only. */
+static void holder_main(pid_t parent, int report_fd, int go_fd)
+{
+	int fd;
+	char c;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent || unshare(CLONE_NEWUSER) < 0) {
+		send_errno(report_fd, errno);
+		_exit(1);
+	}
+	send_errno(report_fd, 0);
+	while (read(go_fd, &c, 1) < 0 && errno == EINTR)
+		;
+	/* guests need no namespaces of their own; this is a lesser hardening, so it may fail */
+	fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+	if (fd >= 0 && write(fd, "0", 1) != 1)
+		_exit(1);
+	_exit(0);
+}
+
+static int explain_unshare(int errnum, struct error *err)
+{
+	switch (errnum) {
+	case ENOSPC:
+	case EUSERS:
+		error_set(err, "cannot make a user namespace for the sandbox: this host allows no "
+		               "more of them (user.max_user_namespaces)");
+		error_hint(err, "'sysctl user.max_user_namespaces=10000', or --exec=appliance");
+		break;
+	case EPERM:
+		error_set(err, "cannot make a user namespace for the sandbox: not permitted, as in "
+		               "a chroot or a confined container");
+		error_hint(err,
+		           "run outside the chroot, or give the container CAP_SYS_ADMIN and no "
+		           "seccomp or AppArmor profile, or use --exec=appliance");
+		break;
+	default:
+		error_errno(err, errnum, "cannot make a user namespace for the sandbox");
+		error_hint(err, "the kernel needs CONFIG_USER_NS; --exec=appliance works without");
+	}
+	return error_code(err, EXIT_HOST);
+}
+
+static int holder_start(struct holder *h, struct error *err)
+{
+	int report[2], go[2], errnum = ECHILD;
+	pid_t parent = getpid();
+	ssize_t n;
+
+	if (pipe2(report, O_CLOEXEC) < 0)
+		return error_errno(err, errno, "cannot make a pipe");
+	if (pipe2(go, O_CLOEXEC) < 0) {
+		error_errno(err, errno, "cannot make a pipe");
+		close(report[0]);
+		close(report[1]);
+		return -1;
+	}
+	h->pid = fork();
+	if (h->pid == 0) {
+		close(go[1]);
+		holder_main(parent, report[1], go[0]);
+	}
+	close(report[1]);
+	close(go[0]);
+	h->go = go[1];
+	do {
+		n = h->pid < 0 ? 0 : read(report[0], &errnum, sizeof(errnum));
+	} while (n < 0 && errno == EINTR);
+	close(report[0]);
+	return n == sizeof(errnum) && errnum == 0 ? 0 : explain_unshare(errnum, err);
+}
+
+static void holder_end(struct holder *h)
+{
+	if (h->go >= 0)
+		close(h->go);
+	while (h->pid > 0 && waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+static int write_map(pid_t pid, const char *file, struct error *err)
+{
+	CLEANUP_FREE char *path = str_format("/proc/%d/%s", (int)pid, file);
+	CLEANUP_FREE char *map = str_format("0 %u %u\n", TREE_UID_BASE, TREE_UID_COUNT);
+	CLEANUP_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && write(fd, map, strlen(map)) == (ssize_t)strlen(map))
+		return 0;
+	error_errno(err, errno, "cannot map the ids %u to %u for the sandbox", TREE_UID_BASE,
+	            TREE_UID_BASE + TREE_UID_COUNT - 1);
+	error_hint(err, "a container with a user namespace of its own lacks these ids: run on the "
+	                "host or in a container without one, or use --exec=appliance");
+	return error_code(err, EXIT_HOST);
+}
+
+static int open_userns(pid_t pid, int *ret_fd, struct error *err)
+{
+	CLEANUP_FREE char *path = str_format("/proc/%d/ns/user", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) {
+		error_errno(err, errno, "cannot open '%s'", path);
+		error_hint(err, "is /proc mounted?");
+		return error_code(err, EXIT_HOST);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int sandbox_userns_new(int *ret_fd, struct error *err)
+{
+	struct holder h CLEANUP(holder_end) = {.go = -1};
+
+	if (holder_start(&h, err) < 0 || write_map(h.pid, "uid_map", err) < 0 ||
+	    write_map(h.pid, "gid_map", err) < 0)
+		return -1;
+	return open_userns(h.pid, ret_fd, err);
+}
+
+int sandbox_userns_enter(const void *userns_fd)
+{
+	const struct rlimit no_core = {0};
+
+	umask(022);
+	setrlimit(RLIMIT_CORE, &no_core); /* the host's core handler is not for guest programs */
+	/* raw calls: the library's would signal all threads, of which the child has none */
+	if (setns(*(const int *)userns_fd, CLONE_NEWUSER) < 0 ||
+	    syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+	    syscall(SYS_setresuid, 0, 0, 0) < 0)
+		return errno;
+	return 0;
+}

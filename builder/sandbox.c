@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "proc.h"
+#include "sandbox-private.h"
+#include "tree.h"
+
+#define TIMEOUT_MS      (15 * 60 * 1000)
+#define GONE_TIMEOUT_MS (10 * 1000)
+
+static void launch_free(struct launch *l)
+{
+	strv_free(&l->args);
+	for (size_t i = 0; i < l->fd_count; i++)
+		close(l->fds[i]);
+	if (l->info[0] >= 0)
+		close(l->info[0]);
+}
+
+/* The host's id of the sandbox's first process; 0: bubblewrap did not come that far. */
+static pid_t read_first_pid(int info_fd)
+{
+	char text[4096];
+	ssize_t size;
+	json_int_t pid;
+	json_t *json;
+
+	fcntl(info_fd, F_SETFL, O_NONBLOCK); /* all that will come has come */
+	size = read(info_fd, text, sizeof(text));
+	json = size > 0 ? json_loadb(text, (size_t)size, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+	pid = json_integer_value(json_object_get(json, "child-pid"));
+	json_decref(json);
+	return pid > 1 && pid <= INT_MAX ? (pid_t)pid : 0;
+}
+
+static bool is_in_userns(pid_t pid, int userns_fd)
+{
+	CLEANUP_FREE char *path = str_format("/proc/%d/ns/user", (int)pid);
+	struct stat its, ours;
+
+	return stat(path, &its) == 0 && fstat(userns_fd, &ours) == 0 && its.st_ino == ours.st_ino &&
+	       its.st_dev == ours.st_dev;
+}
+
+/*
+ * bubblewrap has ended; the kernel is killing what it leaves behind, which takes a moment.
+ * When the first process of a process namespace has ended, so have all others.
+ */
+static void wait_until_gone(struct sandbox *s, int info_fd)
+{
+	pid_t pid = read_first_pid(info_fd);
+	CLEANUP_CLOSE int pidfd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	struct pollfd gone = {.fd = pidfd, .events = POLLIN};
+
+	if (pidfd < 0 || !is_in_userns(pid, s->userns_fd))
+		return; /* gone; the number may already be somebody else's */
+	syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+	if (poll(&gone, 1, GONE_TIMEOUT_MS) <= 0)
+		log_warn(s->log, "processes of the sandbox have not ended yet, ignoring");
+}
+
+static int launch_run(struct sandbox *s, struct launch *l, const struct guest_command *command,
+                      struct error *err)
+{
+	/* bubblewrap's own environment can be read inside, in /proc/1/environ */
+	const char *const env[] = {GUEST_PATH, NULL};
+	const struct proc_options options = {
+		.env = env,
+		.log = s->log,
+		.timeout_ms = command->timeout_ms ? command->timeout_ms : TIMEOUT_MS,
+		.pass_fds = l->fds,
+		.pass_count = l->fd_count,
+		.in_child = sandbox_userns_enter,
+		.in_child_data = &s->userns_fd,
+	};
+	int result;
+
+	strv_add(&l->args, "--");
+	for (const char *const *arg = command->argv; *arg; arg++)
+		strv_add(&l->args, *arg);
+	result = proc_run((const char *const *)l->args.items, &options, command->ret_stdout,
+	                  command->max_bytes, err);
+	wait_until_gone(s, l->info[0]);
+	return result;
+}
+
+static int run_with_network(struct sandbox *s, struct launch *l,
+                            const struct guest_command *command, struct error *err)
+{
+	CLEANUP_ERROR struct error second = ERROR_INIT;
+	struct resolv resolv;
+	int result;
+
+	if (resolv_prepare(&resolv, s->tree, s->log, err) < 0)
+		return -1;
+	launch_bind_file(l, fcntl(resolv.data_fd, F_DUPFD_CLOEXEC, 3), "0644", resolv.bind_path);
+	result = launch_run(s, l, command, err);
+	if (resolv_restore(&resolv, s->tree, &second) == 0)
+		return result;
+	if (result < 0) {
+		log_warn(s->log, "%s", second.message);
+		return -1;
+	}
+	return error_set(err, "%s", second.message);
+}
+
+int sandbox_run(struct sandbox *sandbox, const struct guest_command *command, struct error *err)
+{
+	struct launch l CLEANUP(launch_free) = {.info = {-1, -1}};
+	int result = launch_prepare(sandbox, &l, command, err);
+
+	if (result == 0 && command->network)
+		result = run_with_network(sandbox, &l, command, err);
+	else if (result == 0)
+		result = launch_run(sandbox, &l, command, err);
+	return result < 0 ? error_prefix(err, "cannot run '%s' in the sandbox", command->argv[0])
+	                  : 0;
+}
+
+/* They become names in /dev/disk. */
+static int check_id(const char *id, struct error *err)
+{
+	CLEANUP_FREE char *shown = NULL;
+
+	if (!id || (*id && !id[strspn(id, "0123456789abcdefABCDEF-")]))
+		return 0;
+	shown = str_printable(id, 80);
+	error_set(err, "'%s' is not the UUID of a file system or partition", shown);
+	return error_code(err, EXIT_INPUT);
+}
+
+static int check_devices(const struct sandbox_devices *d, struct error *err)
+{
+	if (!d)
+		return 0;
+	if (check_id(d->root_uuid, err) < 0 || check_id(d->root_partuuid, err) < 0 ||
+	    check_id(d->boot_uuid, err) < 0 || check_id(d->boot_partuuid, err) < 0)
+		return -1;
+	return 0;
+}
+
+int sandbox_new(struct sandbox **ret, const struct sandbox_options *options, struct error *err)
+{
+	CLEANUP_SANDBOX struct sandbox *s = mem_alloc(sizeof(*s));
+
+	*s = (struct sandbox){.dir = str_copy(options->dir),
+	                      .data_dir = str_copy(options->data_dir),
+	                      .devices = options->devices,
+	                      .log = options->log,
+	                      .userns_fd = -1};
+	if (check_devices(options->devices, err) < 0 ||
+	    tree_rootfs(&s->tree, s->dir, NULL, err) < 0 ||
+	    sandbox_userns_new(&s->userns_fd, err) < 0)
+		return -1;
+	*ret = STEAL(s);
+	return 0;
+}
+
+void sandbox_free(struct sandbox *sandbox)
+{
+	if (!sandbox)
+		return;
+	rootfs_close(sandbox->tree);
+	if (sandbox->userns_fd >= 0)
+		close(sandbox->userns_fd);
+	free(sandbox->dir);
+	free(sandbox->data_dir);
+	free(sandbox);
+}
