@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Console transcripts of real runs (tests/golden/console/, see its README) and lines of our own
+ * where the weather of a serial line has to be made up.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "builder/boot-internal.h"
+#include "tests/unit/tap.h"
+
+#define BAR_BYTES (UINT64_C(32) << 30)
+#define MAX_BYTES (4 << 20)
+
+static struct console *new_console(void)
+{
+	return console_new("n1", BAR_BYTES, 40);
+}
+
+static struct boot_facts facts_of(const struct console *c, bool early_only, uint64_t reads)
+{
+	const struct boot_end end = {.how = "test",
+				     .early_only = early_only,
+				     .has_card = true,
+				     .card = {.reads = reads}};
+	struct boot_facts f = {0};
+
+	boot_facts_gather(c, &end, &f);
+	return f;
+}
+
+static void feed(struct console *c, const char *text)
+{
+	console_feed(c, text, strlen(text));
+}
+
+static bool told_unseen(const struct boot_facts *f, const char *name)
+{
+	for (size_t i = 0; i < f->unseen.count; i++)
+		if (str_starts(f->unseen.items[i], name))
+			return true;
+	return false;
+}
+
+/* --- Frames --- */
+
+/* A line as the guest sends it; what: "early 1 kernel Ni4x". */
+static char *frame_line(const char *what)
+{
+	return str_format("GPUIMG-n1 %s %" PRIu32 " ;", what, frames_cksum(what, strlen(what)));
+}
+
+static void send_line(struct frames *f, const char *before, const char *what, const char *after)
+{
+	CLEANUP_FREE char *line = frame_line(what);
+	CLEANUP_FREE char *all = str_format("%s%s%s", before, line, after);
+
+	frames_line(f, all);
+}
+
+static void test_frame(void)
+{
+	struct frames *f = frames_new("n1");
+	char *value;
+
+	check(frames_cksum("123456789", 9) == 930766865, "the checksum is that of POSIX cksum");
+	send_line(f, "", "early 1 kernel Ni4xLjAt", "");
+	send_line(f, "[  OK  ] Started x.", "early 2 kernel NTc=", "[   40.1] random: crng");
+	check(!frames_whole(f, FRAME_EARLY), "a frame without its end is not whole");
+	send_line(f, "", "early 0 end 3", "");
+	check(!frames_whole(f, FRAME_EARLY), "a frame with a line missing is not whole");
+	check(!frames_value(f, FRAME_EARLY, "kernel"), "and tells nothing");
+	send_line(f, "", "early 3 empty =", "");
+	check(frames_whole(f, FRAME_EARLY), "with the missing line it is whole");
+	value = frames_value(f, FRAME_EARLY, "kernel");
+	check_str(value, "6.1.0-57", "a value in two pieces, amid other text, is put together");
+	free(value);
+	value = frames_value(f, FRAME_EARLY, "empty");
+	check_str(value, "", "an empty value is a value");
+	free(value);
+	check(!frames_value(f, FRAME_EARLY, "other"), "a fact that was not told is NULL");
+	check(!frames_whole(f, FRAME_LATE), "the late frame is another one");
+	frames_free(f);
+}
+
+static void test_broken_lines(void)
+{
+	static const char *const broken[] = {
+		"",
+		"GPUIMG-n1 ",
+		"GPUIMG-n1 early 1 kernel Ni4x 1 ;",
+		"GPUIMG-n1 early 1 kernel Ni[   40.123456] random: crng init done",
+		"GPUIMG-n2 early 1 kernel Ni4x 1 ;",
+		"GPUIMG-n1 early 99999999999999999999 kernel Ni4x 1 ;",
+	};
+	static const char *const forged[] = {"middle 1 kernel Ni4x", "early 513 kernel Ni4x",
+					     "early -1 kernel Ni4x", "early 0 end 99999"};
+	struct frames *f = frames_new("n1");
+
+	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++)
+		frames_line(f, broken[i]);
+	for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++)
+		send_line(f, "", forged[i], "");
+	send_line(f, "", "early 0 end 1", "");
+	check(!frames_whole(f, FRAME_EARLY), "broken and forged lines count for nothing");
+	send_line(f, "GPUIMG-n1 early 1 ker", "early 1 kernel !!!!", "");
+	check(frames_whole(f, FRAME_EARLY), "a line behind a broken one is found");
+	check(!frames_value(f, FRAME_EARLY, "kernel"), "what is not base64 has no value");
+	frames_free(f);
+}
+
+/* --- Kernel lines --- */
+
+static const char banner[] = "[    0.000000] Linux version 6.1.0 (x) #1\n"
+			     "[    0.000000] Command line: ro console=ttyS0\n";
+static const char device[] = "[    1.2] pci 0000:00:02.0: [1b36:0005] type 00 class 0x00ff00\n";
+
+struct bar_case {
+	const char *what;
+	const char *lines;
+	enum fact assigned;
+	const char *address;
+};
+
+static const struct bar_case bar_cases[] = {
+	{"a BAR that the firmware placed well is assigned",
+	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]\n", FACT_YES,
+	 "0x800000000-0xfffffffff"},
+	{"the wording of 6.1's first releases is read too",
+	 "[    1.2] pci 0000:00:02.0: reg 0x18: [mem 0x800000000-0xfffffffff 64bit pref]\n",
+	 FACT_YES, "0x800000000-0xfffffffff"},
+	{"a BAR that the firmware placed beyond the CPU is not",
+	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x10000000000-0x107ffffffff 64bit pref]\n",
+	 FACT_NO, NULL},
+	{"a range of another size is not the BAR",
+	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0x8ffffffff 64bit pref]\n", FACT_NO,
+	 NULL},
+	{"the kernel's failure is the last word",
+	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]\n"
+	 "[    1.3] pci 0000:00:02.0: BAR 2 [mem size 0x800000000 64bit pref]: can't assign; no "
+	 "space\n"
+	 "[    1.4] pci 0000:00:02.0: BAR 2: trying firmware assignment [mem "
+	 "0x800000000-0xfffffffff 64bit pref]\n",
+	 FACT_NO, NULL},
+	{"an assignment after a failure is the last word",
+	 "[    1.3] pci 0000:00:02.0: can't claim BAR 2 [mem 0x10000000000-0x107ffffffff 64bit "
+	 "pref]: no compatible bridge window\n"
+	 "[    1.4] pci 0000:00:02.0: BAR 2: assigned [mem 0x800000000-0xfffffffff 64bit pref]\n",
+	 FACT_YES, "0x800000000-0xfffffffff"},
+	{"so it is in the newer wording",
+	 "[    1.3] pci 0000:00:02.0: BAR 2 [mem 0x10000000000-0x107ffffffff 64bit pref]: can't "
+	 "claim; no compatible bridge window\n"
+	 "[    1.4] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
+	 FACT_YES, "0x800000000-0xfffffffff"},
+	{"other devices' BARs do not count",
+	 "[    1.4] pci 0000:00:03.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
+	 FACT_UNSEEN, NULL},
+	{"other BARs of the device do not count",
+	 "[    1.4] pci 0000:00:02.0: BAR 0 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
+	 FACT_UNSEEN, NULL},
+};
+
+static void test_bar(void)
+{
+	for (size_t i = 0; i < sizeof(bar_cases) / sizeof(bar_cases[0]); i++) {
+		struct console *c = new_console();
+		struct boot_facts f;
+
+		feed(c, banner);
+		feed(c, device);
+		feed(c, bar_cases[i].lines);
+		f = facts_of(c, true, 0);
+		check(f.bar_assigned == bar_cases[i].assigned, "%s", bar_cases[i].what);
+		check_str(f.bar_address, bar_cases[i].address, "with that address");
+		check(told_unseen(&f, "bar_assigned:") == (f.bar_assigned == FACT_UNSEEN),
+		      "and is told if unseen");
+		boot_facts_free(&f);
+		console_free(c);
+	}
+}
+
+static void test_bytes(void)
+{
+	static const char noise[] = "\0\xff\x1b[0m\r\r\n\n";
+	struct console *c = new_console();
+	struct boot_facts f;
+	char *flood = mem_alloc(100001);
+
+	memset(flood, 'x', 100000);
+	console_feed(c, noise, sizeof(noise) - 1);
+	feed(c, flood);
+	feed(c, "\n");
+	for (const char *p = banner; *p; p++)
+		console_feed(c, p, 1);
+	feed(c, "[  OK  ] Started it.");
+	feed(c, device);
+	f = facts_of(c, true, 0);
+	check(f.kernel_started == FACT_YES, "a banner that comes byte by byte behind noise is read");
+	check_str(f.cmdline, "ro console=ttyS0", "so is the command line");
+	check_str(f.kernel, "6.1.0", "and the kernel's version");
+	boot_facts_free(&f);
+	console_free(c);
+	free(flood);
+}
+
+static void test_prompt(void)
+{
+	struct console *c = new_console();
+
+	feed(c, banner);
+	feed(c, "pam: the login: x\nStarting login: y\n");
+	check(console_seen(c)->login, "a word before ' login: ' makes a prompt");
+	console_free(c);
+	c = new_console();
+	feed(c, banner);
+	feed(c, "[   22.5] systemd[1]: Started serial login: x\nDebian GNU/Linux 12 node ttyS0\n\n");
+	check(!console_seen(c)->login, "text about a login is no prompt");
+	feed(c, "node log");
+	feed(c, "in: ");
+	check(console_seen(c)->login, "a prompt without newline, in two pieces, is seen");
+	console_free(c);
+}
+
+static void test_nothing(void)
+{
+	struct console *c = new_console();
+	struct boot_facts f = facts_of(c, false, 0);
+
+	check(f.kernel_started == FACT_NO && f.booted == FACT_NO, "silence is no boot");
+	check(f.bar_assigned == FACT_UNSEEN && f.card_probed == FACT_UNSEEN &&
+		      f.window_dropped == FACT_UNSEEN && f.serial_ok == FACT_UNSEEN,
+	      "silence tells nothing about the rest");
+	check(told_unseen(&f, "bar_assigned:") && told_unseen(&f, "card_probed:") &&
+		      told_unseen(&f, "nouveau_loadable_by_alias:") && told_unseen(&f, "nic_ok:"),
+	      "all of it is told as unseen");
+	boot_facts_free(&f);
+	console_free(c);
+}
+
+static void test_panic(void)
+{
+	struct console *c = new_console();
+	struct boot_facts f;
+
+	feed(c, banner);
+	feed(c, "[    2.1] Kernel panic - not syncing: VFS: Unable to mount root fs\n");
+	check(console_seen(c)->panic, "a panic is seen");
+	f = facts_of(c, false, 0);
+	check(f.booted == FACT_NO, "a panic is no boot");
+	check(f.card_probed == FACT_UNSEEN,
+	      "an untouched card means nothing before drivers had their time");
+	boot_facts_free(&f);
+	f = facts_of(c, false, 2);
+	check(f.card_probed == FACT_YES && f.card_reads == 2, "a touched card always counts");
+	boot_facts_free(&f);
+	console_free(c);
+}
+
+/* What the guest tells about modules, against the command line of its kernel. */
+static void module_case(const char *cmdline_base64, enum fact want, const char *what)
+{
+	static const char *const names[] = {"alias", "byname"};
+	struct console *c = new_console();
+	CLEANUP_FREE char *cmdline = str_format("early 1 cmdline %s", cmdline_base64);
+	CLEANUP_STRV struct strv lines = {0};
+	struct boot_facts f;
+
+	feed(c, banner);
+	strv_take(&lines, frame_line(cmdline));
+	for (size_t i = 0; i < 2; i++) { /* "drm\nnouveau\n" */
+		CLEANUP_FREE char *text = str_format("early %zu %s ZHJtCm5vdXZlYXUK", i + 2,
+						     names[i]);
+
+		strv_take(&lines, frame_line(text));
+	}
+	strv_take(&lines, frame_line("early 0 end 3"));
+	for (size_t i = 0; i < lines.count; i++) {
+		feed(c, lines.items[i]);
+		feed(c, "\r\n");
+	}
+	f = facts_of(c, true, 0);
+	check(f.nouveau_loadable_by_alias == want && f.nouveau_loadable_by_name == want, "%s",
+	      what);
+	check(f.nouveau_loaded == FACT_UNSEEN && told_unseen(&f, "nouveau_loaded:"),
+	      "a fact that the guest leaves out is unseen, and told");
+	check(f.card_probed == FACT_NO, "an untouched card counts once the guest has told facts");
+	boot_facts_free(&f);
+	console_free(c);
+}
+
+static void test_modules(void)
+{
+	module_case("cm8=", FACT_YES, "what modprobe names is loadable"); /* "ro" */
+	/* "module_blacklist=nouveau" */
+	module_case("bW9kdWxlX2JsYWNrbGlzdD1ub3V2ZWF1", FACT_NO,
+		    "what the kernel itself refuses is not loadable");
+	/* "module_blacklist=nova_core" */
+	module_case("bW9kdWxlX2JsYWNrbGlzdD1ub3ZhX2NvcmU=", FACT_YES,
+		    "a refusal of another module does not help");
+}
+
+/* --- Transcripts --- */
+
+struct transcript {
+	const char *name;
+	const char *nonce;
+	bool early_only;
+	uint64_t card_reads;
+};
+
+static const struct transcript transcripts[] = {
+	{"base-bios-unreachable", "69a82b10d46c4a0e", true, 2},
+	{"base-uefi-unreachable", "4b36fbdbf67fdd84", true, 2},
+};
+
+static char *read_golden(const char *name, const char *suffix)
+{
+	const char *root = getenv("GPUIMG_SOURCE");
+	CLEANUP_FREE char *path = str_format("%s/tests/golden/console/%s%s", root ? root : ".",
+					     name, suffix);
+	CLEANUP_FCLOSE FILE *file = fopen(path, "re");
+	CLEANUP_FREE char *text = mem_alloc(MAX_BYTES + 1);
+	size_t size;
+
+	if (!check(file != NULL, "'%s' is there", path))
+		return NULL;
+	size = fread(text, 1, MAX_BYTES, file);
+	return mem_copy(text, size);
+}
+
+static void test_transcript(const struct transcript *t)
+{
+	CLEANUP_FREE char *console = read_golden(t->name, ".log");
+	CLEANUP_FREE char *want = read_golden(t->name, ".json");
+	CLEANUP_FREE char *got = NULL;
+	CLEANUP_FREE char *with_newline = NULL;
+	struct console *c = console_new(t->nonce, BAR_BYTES, 40);
+	struct boot_facts f;
+	json_t *json;
+
+	if (console)
+		feed(c, console);
+	f = facts_of(c, t->early_only, t->card_reads);
+	json = boot_facts_json(&f);
+	got = json_dumps(json, JSON_INDENT(2));
+	with_newline = str_format("%s\n", got);
+	check_str(with_newline, want, "the facts of '%s' are as recorded", t->name);
+	json_decref(json);
+	boot_facts_free(&f);
+	console_free(c);
+}
+
+int main(void)
+{
+	test_frame();
+	test_broken_lines();
+	test_bar();
+	test_bytes();
+	test_prompt();
+	test_nothing();
+	test_panic();
+	test_modules();
+	for (size_t i = 0; i < sizeof(transcripts) / sizeof(transcripts[0]); i++)
+		test_transcript(&transcripts[i]);
+	return tap_done();
+}
