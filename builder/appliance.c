@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <guestfs.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "appliance-internal.h"
+
+#define DEFAULT_LAUNCH_TIMEOUT_S 180
+#define DEFAULT_MEMORY_MIB       1024
+
+int appliance_error(struct error *err, struct appliance *a, const char *attempted)
+{
+	const char *why = guestfs_last_error(a->g);
+	CLEANUP_FREE char *shown = str_printable(why ? why : "unknown error", 1000);
+
+	return error_set(err, "%s in the appliance: %s", attempted, shown);
+}
+
+/* libguestfs' own messages: to the log, never to the screen. */
+static void on_event(guestfs_h *g, void *opaque, uint64_t event, int handle, int flags,
+		     const char *buffer, size_t size, const uint64_t *array, size_t array_size)
+{
+	struct appliance *a = opaque;
+
+	(void)g, (void)event, (void)handle, (void)flags, (void)array, (void)array_size;
+	log_raw(a->log, buffer, size);
+}
+
+static int configure(struct appliance *a, const struct appliance_options *o, struct error *err)
+{
+	char force_tcg[] = "force_tcg";
+	char *settings[] = {o->kvm ? NULL : force_tcg, NULL};
+
+	guestfs_set_error_handler(a->g, NULL, NULL);
+	guestfs_set_event_callback(a->g, on_event,
+				   GUESTFS_EVENT_APPLIANCE | GUESTFS_EVENT_LIBRARY |
+					   GUESTFS_EVENT_WARNING,
+				   0, a);
+	if (guestfs_set_backend(a->g, "direct") < 0 ||
+	    guestfs_set_backend_settings(a->g, settings) < 0 ||
+	    guestfs_set_memsize(a->g, o->memory_mib ? (int)o->memory_mib : DEFAULT_MEMORY_MIB) < 0 ||
+	    guestfs_set_smp(a->g, 2) < 0 || guestfs_set_network(a->g, o->network) < 0 ||
+	    guestfs_set_pgroup(a->g, 1) < 0 || guestfs_set_tmpdir(a->g, o->work_dir) < 0 ||
+	    (o->cache_dir && guestfs_set_cachedir(a->g, o->cache_dir) < 0) ||
+	    guestfs_add_drive_opts(a->g, o->image, GUESTFS_ADD_DRIVE_OPTS_FORMAT, o->format,
+				   GUESTFS_ADD_DRIVE_OPTS_READONLY, (int)o->read_only,
+				   GUESTFS_ADD_DRIVE_OPTS_DISCARD, o->read_only ? "disable" : "besteffort",
+				   GUESTFS_ADD_DRIVE_OPTS_CACHEMODE, "unsafe", -1) < 0)
+		return appliance_error(err, a, "cannot configure libguestfs");
+	return 0;
+}
+
+static void *launch_thread(void *opaque)
+{
+	struct appliance *a = opaque;
+	int result = guestfs_launch(a->g);
+
+	pthread_mutex_lock(&a->lock);
+	a->launched = result == 0 ? 1 : -1;
+	pthread_cond_broadcast(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+int appliance_start(struct appliance **ret, const struct appliance_options *options,
+		    struct error *err)
+{
+	struct appliance *a = mem_alloc(sizeof(*a));
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&a->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
+	a->log = options->log;
+	a->timeout_s = options->launch_timeout_s ? options->launch_timeout_s
+						 : DEFAULT_LAUNCH_TIMEOUT_S;
+	clock_gettime(CLOCK_MONOTONIC, &a->started);
+	a->g = guestfs_create();
+	if (!a->g) {
+		error_set(err, "cannot create a libguestfs handle");
+	} else if (configure(a, options, err) == 0) {
+		if (pthread_create(&a->thread, NULL, launch_thread, a) == 0) {
+			a->thread_runs = true;
+			*ret = a;
+			return 0;
+		}
+		error_set(err, "cannot start a thread for the appliance");
+	}
+	appliance_close(a);
+	return -1;
+}
+
+static int launch_failed(struct appliance *a, struct error *err)
+{
+	CLEANUP_ERROR struct error unreadable = ERROR_INIT;
+	CLEANUP_FREE char *kernel = NULL;
+
+	appliance_error(err, a, "cannot start the libguestfs appliance");
+	error_code(err, EXIT_HOST);
+	/* Ubuntu keeps /boot/vmlinuz-* at 0600: supermin then says no more than "exit status 1". */
+	if (accel_host_kernel(&kernel, &unreadable) < 0) {
+		error_prefix(err, "%s", unreadable.message);
+		if (unreadable.hint)
+			error_hint(err, "%s", unreadable.hint);
+	}
+	return error_hint(err, "run 'gpuimg doctor'; the log has the appliance's own messages");
+}
+
+int appliance_wait(struct appliance *a, struct error *err)
+{
+	struct timespec deadline = a->started;
+	int launched, waited = 0;
+
+	deadline.tv_sec += a->timeout_s;
+	pthread_mutex_lock(&a->lock);
+	while (!a->launched && waited == 0)
+		waited = pthread_cond_timedwait(&a->changed, &a->lock, &deadline);
+	launched = a->launched;
+	pthread_mutex_unlock(&a->lock);
+	if (!launched) {
+		error_set(err, "the libguestfs appliance did not start in %u s", a->timeout_s);
+		error_code(err, EXIT_HOST);
+		return error_hint(err, "run 'gpuimg doctor'; GPUIMG_ACCEL=tcg goes without KVM");
+	}
+	if (a->thread_runs) {
+		pthread_join(a->thread, NULL);
+		a->thread_runs = false;
+	}
+	return launched > 0 ? 0 : launch_failed(a, err);
+}
+
+void appliance_close(struct appliance *a)
+{
+	if (!a)
+		return;
+	/* A launch that hangs cannot be called off: its thread and handle are left to the end
+	 * of the process, and its QEMU to the supervisor. */
+	if (a->thread_runs) {
+		pthread_mutex_lock(&a->lock);
+		bool hangs = !a->launched;
+		pthread_mutex_unlock(&a->lock);
+		if (hangs)
+			return;
+		pthread_join(a->thread, NULL);
+	}
+	if (a->g)
+		guestfs_close(a->g);
+	pthread_cond_destroy(&a->changed);
+	pthread_mutex_destroy(&a->lock);
+	free(a);
+}
+
+int appliance_mount(struct appliance *a, const struct volume *volume, const char *path,
+		    struct error *err)
+{
+	CLEANUP_FREE char *device = volume->number ? str_format("/dev/sda%d", volume->number)
+						   : str_copy("/dev/sda");
+	CLEANUP_FREE char *what = str_format("cannot mount %s at '%s'", device, path);
+
+	if (appliance_wait(a, err) < 0)
+		return -1;
+	if (strcmp(path, "/") != 0 && guestfs_mkdir_p(a->g, path) < 0)
+		return appliance_error(err, a, what);
+	if (guestfs_mount_options(a->g, "", device, path) < 0)
+		return appliance_error(err, a, what);
+	return 0;
+}
+
+int appliance_umount_all(struct appliance *a, struct error *err)
+{
+	if (appliance_wait(a, err) < 0)
+		return -1;
+	return guestfs_umount_all(a->g) < 0 ? appliance_error(err, a, "cannot unmount") : 0;
+}
+
+int appliance_remove(struct appliance *a, const struct strv *paths, struct error *err)
+{
+	for (size_t i = 0; i < paths->count; i++)
+		if (guestfs_rm_rf(a->g, paths->items[i]) < 0)
+			return appliance_error(err, a, "cannot remove a file");
+	return 0;
+}
+
+int appliance_tar_in(struct appliance *a, int fd, struct error *err)
+{
+	CLEANUP_FREE char *path = str_format("/dev/fd/%d", fd);
+
+	if (guestfs_tar_in_opts(a->g, path, "/", GUESTFS_TAR_IN_OPTS_XATTRS, 1,
+				GUESTFS_TAR_IN_OPTS_ACLS, 1, -1) < 0)
+		return appliance_error(err, a, "cannot write the changed files back");
+	return 0;
+}
+
+int appliance_trim(struct appliance *a, const struct guest *guest, struct error *err)
+{
+	for (size_t i = 0; i < guest->mount_count; i++) {
+		const struct guest_mount *m = &guest->mounts[i];
+
+		if (strcmp(m->volume->type ? m->volume->type : "", "vfat") == 0)
+			continue;
+		if (guestfs_fstrim(a->g, m->path, -1) < 0)
+			return appliance_error(err, a, "cannot give free space back (fstrim)");
+	}
+	return 0;
+}
+
+int appliance_finish(struct appliance *a, struct error *err)
+{
+	if (guestfs_sync(a->g) < 0 || guestfs_umount_all(a->g) < 0 || guestfs_shutdown(a->g) < 0)
+		return appliance_error(err, a, "cannot flush the image");
+	return 0;
+}
