@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a stage may know about the build that it is part of. Owned by cmd-build.c.
+ */
+#ifndef GPUIMG_BUILD_H
+#define GPUIMG_BUILD_H
+
+#include <jansson.h>
+
+#include "accel.h"
+#include "appliance.h"
+#include "bootchain.h"
+#include "finding.h"
+#include "guest.h"
+#include "initramfs.h"
+#include "options.h"
+#include "qcow2.h"
+#include "sandbox.h"
+#include "tree.h"
+
+struct build {
+	const struct options *options;
+	struct log *log;
+	char *data_dir;
+	char *work_dir; /* our own, removed at the end */
+	char *base_path, *base_digest;
+	struct image_info base_info;
+	struct disk *base_disk;
+	struct rootfs *base_root; /* read-only */
+	struct guest *guest;      /* of the base; its kernels are read anew before 'initramfs' */
+	struct bootchain before;  /* the base's boot entries */
+	struct appliance *reader; /* where libext2fs does not read the file system; usually NULL */
+
+	bool sandbox;        /* which backend runs the guest's programs */
+	struct accel accel;
+	char *overlay;       /* the qcow2 that is changed */
+	struct appliance *appliance;
+	/* The sandbox's: the base's root as a directory. */
+	char *tree_dir;
+	struct tree *tree;
+	struct sandbox *sandbox_handle;
+	struct sandbox_devices devices; /* borrows its strings */
+	struct rootfs *root; /* the working copy, writable */
+
+	/* What the stages did, for the proof and the manifest. */
+	const char *block_path; /* of the modprobe.d file in the image */
+	char *block_text;       /* its content */
+	struct strv blocked;    /* module names in it */
+	struct strv params;     /* parameters that every entry must hold */
+	char *dropin_path;      /* of the GRUB drop-in in the image */
+	char *dropin_text;
+	int64_t source_date_epoch; /* for generators that can make the same bytes twice */
+	struct guest_kernel *kernels_before; /* the base's, as they were found */
+	size_t kernels_before_count;
+
+	/* The exported image (under its temporary name), read back by the proof. */
+	const char *result_path, *console_prefix;
+	struct disk *result_disk;
+	struct rootfs *result_root;
+	struct guest *result_guest;
+	struct bootchain after;
+	struct strv initramfs_digests; /* SHA-256, in the order of result_guest's kernels */
+	struct strv user_digests;      /* "SHA256  PATH" of uploads and scripts */
+	struct findings findings;
+
+	json_t *steps;       /* array of {name, seconds} */
+	json_t *boot_report; /* NULL until the boot test ran */
+};
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * modprobe: no driver but NVIDIA's own may bind the card. nouveau (and nova on newer kernels)
+ * boots the GSP of Ada cards, and nothing gives the card back without a reset. Blocked is what
+ * we know, and what this image's own modules.alias says would claim a display device of
+ * vendor 10de. 'blacklist' stops loading by alias, 'install' also an explicit modprobe.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "builder/data.h"
+#include "builder/modules.h"
+#include "builder/proof.h"
+#include "stages/stages.h"
+
+#define BLOCK_PATH "/etc/modprobe.d/gpuimg-gpu-block.conf"
+#define BLOCK_DATA "boot/modprobe.d/gpuimg-gpu-block.conf"
+
+/* Names that the shipped file blocks already: its 'blacklist' lines. */
+static void read_names(const char *text, struct strv *ret)
+{
+	CLEANUP_STRV struct strv lines = strv_split(text, "\n");
+
+	for (size_t i = 0; i < lines.count; i++) {
+		CLEANUP_STRV struct strv words = strv_split(lines.items[i], " \t");
+
+		if (words.count == 2 && strcmp(words.items[0], "blacklist") == 0 &&
+		    !strv_has(ret, words.items[1]))
+			strv_add(ret, words.items[1]);
+	}
+}
+
+static bool is_module_name(const char *name)
+{
+	return *name && strlen(name) < 64 &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+		       strlen(name);
+}
+
+static int add_claimants(struct build *b, const char *kver, struct error *err)
+{
+	CLEANUP_FREE char *scratch = str_format("%s/modprobe-%s", b->work_dir, kver);
+	CLEANUP_MODULES struct modules m = {0};
+	CLEANUP_STRV struct strv claimants = {0};
+	CLEANUP_STRV struct strv builtin = {0};
+
+	if (mkdir(scratch, 0700) < 0)
+		return error_set(err, "cannot make the directory '%s'", scratch);
+	if (modules_from_rootfs(&m, b->base_root, kver, scratch, err) < 0 ||
+	    modules_claimants(&m, &claimants, &builtin, err) < 0)
+		return error_prefix(err, "kernel '%s'", kver);
+	for (size_t i = 0; i < claimants.count; i++) {
+		const char *name = claimants.items[i];
+
+		if (modules_is_nvidia_driver(name) || strv_has(&b->blocked, name) ||
+		    !is_module_name(name))
+			continue;
+		log_note(b->log, "kernel %s: module '%s' claims NVIDIA display devices: blocked too",
+			 kver, name);
+		strv_add(&b->blocked, name);
+	}
+	for (size_t i = 0; i < builtin.count; i++)
+		log_warn(b->log,
+			 "kernel %s: '%s' claims NVIDIA display devices and is built into the kernel: no "
+			 "modprobe.d file can block it",
+			 kver, builtin.items[i]);
+	return 0;
+}
+
+static int modprobe_check(struct build *b, struct error *err)
+{
+	CLEANUP_FREE char *text = NULL;
+	CLEANUP_FREE char *extra = str_copy("");
+	size_t shipped;
+
+	if (data_read(b->data_dir, BLOCK_DATA, &text, err) < 0)
+		return -1;
+	read_names(text, &b->blocked);
+	shipped = b->blocked.count;
+	for (size_t i = 0; i < b->options->block.count; i++)
+		if (!strv_has(&b->blocked, b->options->block.items[i]))
+			strv_add(&b->blocked, b->options->block.items[i]);
+	for (size_t i = 0; i < b->guest->kernel_count; i++)
+		if (add_claimants(b, b->guest->kernels[i].version, err) < 0)
+			return -1;
+	for (size_t i = shipped; i < b->blocked.count; i++) {
+		const char *name = b->blocked.items[i];
+		char *more = str_format("%sblacklist %s\ninstall %s /bin/false\n", extra, name, name);
+
+		free(extra);
+		extra = more;
+	}
+	b->block_path = BLOCK_PATH;
+	b->block_text = str_format("%s%s%s", text,
+				   *extra ? "# Found in this image's modules.alias, or asked for:\n" : "",
+				   extra);
+	return 0;
+}
+
+static int modprobe_apply(struct build *b, struct error *err)
+{
+	return rootfs_write(b->root, BLOCK_PATH, b->block_text, strlen(b->block_text), 0644, err);
+}
+
+static int verify_kernel(struct build *b, const char *kver, struct error *err)
+{
+	CLEANUP_FREE char *scratch = str_format("%s/verify-%s", b->work_dir, kver);
+	CLEANUP_MODULES struct modules m = {0};
+
+	if (mkdir(scratch, 0700) < 0)
+		return error_set(err, "cannot make the directory '%s'", scratch);
+	if (modules_from_rootfs(&m, b->result_root, kver, scratch, err) < 0)
+		return -1;
+	return proof_modules(&b->findings, &m, "root file system", &b->blocked, err);
+}
+
+static int modprobe_verify(struct build *b, struct error *err)
+{
+	if (proof_file(&b->findings, b->result_root, "modprobe.file", BLOCK_PATH, b->block_text, err) <
+	    0)
+		return -1;
+	for (size_t i = 0; i < b->result_guest->kernel_count; i++)
+		if (verify_kernel(b, b->result_guest->kernels[i].version, err) < 0)
+			return -1;
+	return 0;
+}
+
+const struct stage stage_modprobe = {
+	.name = "modprobe",
+	.summary = "keep nouveau, nova and what else claims an NVIDIA card off it",
+	.check = modprobe_check,
+	.apply = modprobe_apply,
+	.verify = modprobe_verify,
+};
