@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The proof's points about boot entries and what they boot. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cmdline.h"
+#include "proof.h"
+
+#define TEXT_MAX_BYTES   (4 * 1024 * 1024)
+#define STATUS_MAX_BYTES (64 * 1024 * 1024)
+
+static const char PARAM_CURE[] = "see which file of /etc/default/grub.d or /etc/grub.d sets it";
+
+static void check_params(struct findings *f, const struct grub_entry *e, const struct strv *params)
+{
+	for (size_t i = 0; i < params->count; i++) {
+		const char *param = params->items[i];
+		CLEANUP_FREE char *why = NULL;
+		size_t times = cmdline_count(&e->args, param);
+
+		if (!cmdline_holds(&e->args, param, &why))
+			finding_bad(f, "cmdline.param", PARAM_CURE,
+				    "entry '%s' (line %d): '%s' is not in effect: %s", e->title, e->line,
+				    param, why ? why : "missing");
+		else if (times > 1)
+			finding_bad(f, "cmdline.param", PARAM_CURE,
+				    "entry '%s' (line %d): holds '%s' %zu times", e->title, e->line, param,
+				    times);
+		else
+			finding_ok(f, "cmdline.param", "entry '%s': '%s'", e->title, param);
+	}
+}
+
+static bool is_removed(const char *arg, const struct strv *removed)
+{
+	CLEANUP_STRV struct strv one = {0};
+	const struct cmdline_edit edit = {.remove = *removed};
+	CLEANUP_FREE char *left = NULL;
+
+	strv_add(&one, arg);
+	cmdline_apply(&one, &edit);
+	left = cmdline_join(&one);
+	return strcmp(left, arg) != 0;
+}
+
+/* The base's entry of the same kernel and kind. */
+static const struct grub_entry *find_same(const struct bootchain *chain, const struct grub_entry *e)
+{
+	for (size_t i = 0; i < chain->grub.count; i++)
+		if (str_equal(chain->grub.entries[i].kernel, e->kernel) &&
+		    chain->grub.entries[i].recovery == e->recovery)
+			return &chain->grub.entries[i];
+	return NULL;
+}
+
+/* Merged into one list, so it does not stand as it stood. */
+static bool is_merged(const char *arg)
+{
+	return str_starts(arg, "module_blacklist=") || str_starts(arg, "modprobe.blacklist=");
+}
+
+static void check_kept(struct findings *f, const struct grub_entry *e, const struct grub_entry *was,
+		       const struct strv *removed)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < was->args.count; i++) {
+		const char *arg = was->args.items[i];
+
+		if (strv_has(&e->args, arg) || is_merged(arg) || is_removed(arg, removed) ||
+		    *arg == '$')
+			continue;
+		finding_bad(f, "cmdline.kept", PARAM_CURE,
+			    "entry '%s' (line %d): lost '%s', which the base had", e->title, e->line,
+			    arg);
+		all = false;
+	}
+	if (all)
+		finding_ok(f, "cmdline.kept", "entry '%s': keeps what the base had", e->title);
+}
+
+static void check_file(struct findings *f, struct rootfs *root, const struct guest *guest,
+		       const struct grub_entry *e, const char *grub_path, const char *what)
+{
+	CLEANUP_FREE char *path = bootchain_guest_path(guest, grub_path);
+
+	if (!rootfs_exists(root, path))
+		finding_bad(f, "cmdline.files", "write the boot entries anew",
+			    "entry '%s' (line %d): its %s '%s' does not exist", e->title, e->line, what,
+			    path);
+}
+
+static void check_entry(struct findings *f, struct rootfs *root, const struct guest *guest,
+			const struct grub_entry *e)
+{
+	check_file(f, root, guest, e, e->kernel, "kernel");
+	for (size_t i = 0; i < e->initrds.count; i++)
+		check_file(f, root, guest, e, e->initrds.items[i], "initramfs");
+	if (e->initrds.count == 0)
+		finding_bad(f, "cmdline.files", "write the boot entries anew",
+			    "entry '%s' (line %d): loads no initramfs", e->title, e->line);
+}
+
+static void check_coverage(struct findings *f, const struct guest *guest,
+			   const struct bootchain *chain)
+{
+	for (size_t k = 0; k < guest->kernel_count; k++) {
+		bool found = false;
+
+		for (size_t i = 0; i < chain->grub.count && !found; i++) {
+			CLEANUP_FREE char *path =
+				bootchain_guest_path(guest, chain->grub.entries[i].kernel);
+
+			found = strcmp(path, guest->kernels[k].image) == 0;
+		}
+		if (!found)
+			finding_bad(f, "cmdline.coverage", "write the boot entries anew",
+				    "kernel %s has no boot entry", guest->kernels[k].version);
+	}
+}
+
+int proof_entries(struct findings *f, struct rootfs *root, const struct guest *guest,
+		  const struct bootchain *before, const struct strv *params,
+		  const struct strv *removed, struct error *err)
+{
+	struct bootchain chain = {0};
+
+	if (bootchain_read(&chain, root, err) < 0)
+		return -1;
+	if (chain.grub.count == 0)
+		finding_bad(f, "cmdline.coverage", "write the boot entries anew",
+			    "'" BOOTCHAIN_GRUB_CFG "' has no boot entry");
+	for (size_t i = 0; i < chain.grub.count; i++) {
+		const struct grub_entry *e = &chain.grub.entries[i];
+		const struct grub_entry *was = before ? find_same(before, e) : NULL;
+
+		check_params(f, e, params);
+		check_entry(f, root, guest, e);
+		if (was)
+			check_kept(f, e, was, removed);
+	}
+	check_coverage(f, guest, &chain);
+	bootchain_free(&chain);
+	return 0;
+}
+
+/* Words that only the appliance or a build environment can have put there. */
+static const char *find_leak(const char *text)
+{
+	static const char *const words[] = {"guestfs", "root=/dev/sd", "root=/dev/vd", "gpuimg-new"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(text, words[i]))
+			return words[i];
+	return NULL;
+}
+
+static int read_text(struct rootfs *root, const char *path, char **ret, struct error *err)
+{
+	void *text = NULL;
+
+	if (!rootfs_exists(root, path))
+		return 0;
+	if (rootfs_read(root, path, TEXT_MAX_BYTES, &text, NULL, err) < 0)
+		return -1;
+	*ret = text;
+	return 0;
+}
+
+/* A word that stood in the base already is the base's own. */
+static int check_leak(struct findings *f, struct rootfs *root, struct rootfs *base_root,
+		      const char *path, struct error *err)
+{
+	CLEANUP_FREE char *text = NULL;
+	CLEANUP_FREE char *before = NULL;
+	const char *word;
+
+	if (read_text(root, path, &text, err) < 0 ||
+	    (base_root && read_text(base_root, path, &before, err) < 0))
+		return -1;
+	word = text ? find_leak(text) : NULL;
+	if (word && !(before && strstr(before, word)))
+		finding_bad(f, "leak", "rebuild; tell us if it comes back", "'%s' holds '%s'", path,
+			    word);
+	else if (text)
+		finding_ok(f, "leak", "'%s' holds nothing of the build environment", path);
+	return 0;
+}
+
+/* /etc/resolv.conf is often a link into /run, dangling while offline: it must stay that link. */
+static int check_resolv(struct findings *f, struct rootfs *root, struct rootfs *base_root,
+			struct error *err)
+{
+	static const char path[] = "/etc/resolv.conf";
+	struct rootfs_stat was, is;
+	CLEANUP_FREE char *before = NULL;
+	CLEANUP_FREE char *after = NULL;
+	int had = rootfs_lstat(base_root, path, &was, err);
+	int has = rootfs_lstat(root, path, &is, err);
+	bool same;
+
+	if (had < 0 || has < 0)
+		return -1;
+	same = had == has && (!had || (was.mode & S_IFMT) == (is.mode & S_IFMT));
+	if (same && had && S_ISLNK(was.mode)) {
+		if (rootfs_readlink(base_root, path, &before, err) < 0 ||
+		    rootfs_readlink(root, path, &after, err) < 0)
+			return -1;
+	} else if (same && had && (read_text(base_root, path, &before, err) < 0 ||
+				   read_text(root, path, &after, err) < 0)) {
+		return -1;
+	}
+	if (same && str_equal(before, after))
+		finding_ok(f, "leak.resolv", "'%s' is as it was", path);
+	else
+		finding_bad(f, "leak.resolv", "rebuild without the script that changes it",
+			    "'%s' is not what the base had", path);
+	return 0;
+}
+
+/* dpkg keeps unfinished work in updates/; "half-" states name packages that are broken. */
+static int check_packages(struct findings *f, struct rootfs *root, struct error *err)
+{
+	CLEANUP_STRV struct strv updates = {0};
+	CLEANUP_FREE void *status = NULL;
+
+	if (rootfs_list(root, "/var/lib/dpkg/updates", &updates, err) < 0 ||
+	    rootfs_read(root, "/var/lib/dpkg/status", STATUS_MAX_BYTES, &status, NULL, err) < 0)
+		return -1;
+	if (updates.count || strstr(status, " half-configured\n") ||
+	    strstr(status, " half-installed\n") || strstr(status, " unpacked\n"))
+		finding_bad(f, "packages", "run 'dpkg --configure -a' in a script, or see its log",
+			    "packages of the image are not fully installed");
+	else
+		finding_ok(f, "packages", "every package is fully installed or not at all");
+	return 0;
+}
+
+static int check_leftovers(struct findings *f, struct rootfs *root, struct error *err)
+{
+	CLEANUP_STRV struct strv names = {0};
+
+	if (rootfs_list(root, "/boot", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		if (str_ends(names.items[i], ".gpuimg-new"))
+			finding_bad(f, "leak", "rebuild", "'/boot/%s' was left behind",
+				    names.items[i]);
+	if (rootfs_exists(root, "/usr/sbin/policy-rc.d"))
+		finding_bad(f, "leak", "remove it: services would not start on the node",
+			    "'/usr/sbin/policy-rc.d' is there");
+	return 0;
+}
+
+int proof_leaks(struct findings *f, struct rootfs *root, struct rootfs *base_root,
+		struct error *err)
+{
+	static const char *const paths[] = {BOOTCHAIN_GRUB_CFG, "/etc/kernel/cmdline",
+					    "/etc/default/grub", "/etc/fstab",
+					    "/boot/grub/device.map"};
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (check_leak(f, root, base_root, paths[i], err) < 0)
+			return -1;
+	if (check_packages(f, root, err) < 0 ||
+	    (base_root && check_resolv(f, root, base_root, err) < 0))
+		return -1;
+	return check_leftovers(f, root, err);
+}
