@@ -1,0 +1,175 @@
+# gpuimg: see README.md for the two commands, 'make help' for all targets.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC      ?= gcc
+CFLAGS  ?= -O2 -g
+BUILD   ?= build
+
+VERSION  := 0.1.0
+PACKAGES := libguestfs blkid libarchive libcurl jansson yaml-0.1 ext2fs com_err libnbd libkmod libcrypto
+
+bindir     := $(PREFIX)/bin
+mandir     := $(PREFIX)/share/man
+pkgdatadir := $(PREFIX)/share/gpuimg
+
+# Evaluated when something is compiled, not before: 'make image' may have to install them.
+PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES))
+PKG_LIBS   = $(shell pkg-config --libs $(PACKAGES))
+
+# CFLAGS and LDFLAGS belong to the user; these are ours.
+OUR_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. -DGPUIMG_VERSION='"$(VERSION)"' \
+	-DGPUIMG_DATADIR='"$(pkgdatadir)"' $(PKG_CFLAGS)
+OUR_CFLAGS   = -std=c17 -pthread -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wpointer-arith -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Wvla
+OUR_LDFLAGS  = -pthread
+
+SOURCES   := $(filter-out builder/main.c,$(wildcard builder/*.c builder/*/*.c stages/*.c))
+OBJECTS   := $(SOURCES:%.c=$(BUILD)/%.o)
+UNITS     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+C_FILES   := $(wildcard builder/*.[ch] builder/*/*.[ch] stages/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
+SH_FILES  := $(wildcard tools/*.sh builder/sandbox/*.sh tests/*/*.sh tests/*/*.bash) .ci/run
+
+.PHONY: all
+all: $(BUILD)/gpuimg $(BUILD)/build-gpu-base-image
+
+$(BUILD)/gpuimg: $(BUILD)/builder/main.o $(BUILD)/libgpuimg.a
+	$(CC) $(CFLAGS) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $^ $(PKG_LIBS)
+
+$(BUILD)/build-gpu-base-image: $(BUILD)/gpuimg
+	ln -sf gpuimg $@
+
+$(BUILD)/libgpuimg.a: $(OBJECTS)
+	rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libgpuimg.a
+	@mkdir -p $(@D)
+	$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -MF $@.d $(OUR_LDFLAGS) \
+		$(LDFLAGS) -o $@ $< $(BUILD)/libgpuimg.a $(PKG_LIBS)
+
+-include $(wildcard $(BUILD)/builder/*.d $(BUILD)/builder/*/*.d $(BUILD)/stages/*.d $(BUILD)/tests/*.d)
+
+# --- for users ---------------------------------------------------------------------------
+
+# BASE=path takes a base of yours; without it a small Debian is made. ARGS go to the build.
+BASE ?=
+ARGS ?=
+
+.PHONY: image
+image: ## install what is missing, build, make dist/NAME.qcow2, boot-test it
+	tools/install-deps.sh build
+	$(MAKE) all
+	$(BUILD)/build-gpu-base-image $(ARGS) $(BASE)
+
+.PHONY: deps
+deps: ## install what building and testing need
+	tools/install-deps.sh build test
+
+.PHONY: install
+install: all ## honours DESTDIR and PREFIX
+	install -D -m 0755 $(BUILD)/gpuimg $(DESTDIR)$(bindir)/gpuimg
+	ln -sf gpuimg $(DESTDIR)$(bindir)/build-gpu-base-image
+	install -D -m 0644 docs/gpuimg.1 $(DESTDIR)$(mandir)/man1/gpuimg.1
+	ln -sf gpuimg.1 $(DESTDIR)$(mandir)/man1/build-gpu-base-image.1
+	for f in boot/*/* profiles/*.yaml; do \
+		install -D -m 0644 $$f $(DESTDIR)$(pkgdatadir)/$$f || exit 1; done
+	for f in grub-probe grub-mkrelpath; do \
+		install -D -m 0755 builder/sandbox/$$f.sh $(DESTDIR)$(pkgdatadir)/sandbox/$$f.sh || exit 1; done
+	install -D -m 0755 tools/make-base.sh $(DESTDIR)$(pkgdatadir)/make-base.sh
+
+.PHONY: uninstall
+uninstall:
+	rm -f $(DESTDIR)$(bindir)/gpuimg $(DESTDIR)$(bindir)/build-gpu-base-image
+	rm -f $(DESTDIR)$(mandir)/man1/gpuimg.1 $(DESTDIR)$(mandir)/man1/build-gpu-base-image.1
+	rm -rf $(DESTDIR)$(pkgdatadir)
+
+# --- tests -------------------------------------------------------------------------------
+
+CHECK_BATS := $(wildcard tests/cli/*.bats)
+IMAGE_BATS := $(wildcard tests/image/*.bats)
+QEMU_BATS  := $(wildcard tests/qemu/*.bats)
+ASAN_BUILD := $(BUILD)/asan
+ASAN_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+FUZZ_SECONDS ?= 20
+
+.PHONY: test
+test: deps ## everything that a fresh machine can run; what CI runs
+	$(MAKE) all units
+	$(MAKE) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
+	$(MAKE) fuzz
+	tests/lib/run-tests.sh $(UNITS:$(BUILD)/%=$(ASAN_BUILD)/%) $(CHECK_BATS) $(IMAGE_BATS) $(QEMU_BATS)
+
+.PHONY: units
+units: $(UNITS)
+
+.PHONY: check
+check: all units ## unit tests and the command line, without appliance or network
+	tests/lib/run-tests.sh $(UNITS) $(CHECK_BATS)
+
+.PHONY: check-asan
+check-asan: ## the unit tests under ASan and UBSan
+	$(MAKE) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
+	tests/lib/run-tests.sh $(UNITS:$(BUILD)/%=$(ASAN_BUILD)/%)
+
+.PHONY: check-image
+check-image: all ## builds of real images
+	tests/lib/run-tests.sh $(IMAGE_BATS)
+
+.PHONY: check-qemu
+check-qemu: all ## boot tests
+	tests/lib/run-tests.sh $(QEMU_BATS)
+
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.PHONY: fuzz
+fuzz: $(FUZZERS) ## each fuzzer for FUZZ_SECONDS
+	for f in $(FUZZERS); do \
+		$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -print_final_stats=0 \
+			-verbosity=0 || exit 1; done
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(SOURCES)
+	@mkdir -p $(@D)
+	clang $(OUR_CPPFLAGS) -std=c17 -g -O1 -pthread -fsanitize=fuzzer,address,undefined \
+		-o $@ $< $(FUZZ_SOURCES) $(PKG_LIBS)
+FUZZ_SOURCES := $(addprefix builder/,$(addsuffix .c,initramfs str error log qcow2 qcow2_header qcow2_tables proc))
+
+# --- for those who change it -------------------------------------------------------------
+
+.PHONY: lint
+lint: format-check ## compilers' warnings, clang-tidy, cppcheck, shellcheck, formatting
+	$(MAKE) BUILD=$(BUILD)/lint-gcc CC=gcc CFLAGS='-O2 -Werror' all units
+	$(MAKE) BUILD=$(BUILD)/lint-clang CC=clang CFLAGS='-O1 -Werror' all units
+	printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P 2 -n 8 sh -c \
+		'clang-tidy --quiet "$$@" -- -std=c17 $(OUR_CPPFLAGS_TIDY)' sh
+	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
+		--suppress=missingIncludeSystem --error-exitcode=1 -I. builder stages
+	shellcheck $(SH_FILES)
+OUR_CPPFLAGS_TIDY = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. -DGPUIMG_VERSION=\"\" \
+	-DGPUIMG_DATADIR=\"\" $(PKG_CFLAGS)
+
+.PHONY: format
+format:
+	clang-format -i $(C_FILES)
+
+.PHONY: format-check
+format-check:
+	clang-format --dry-run --Werror $(C_FILES)
+
+.PHONY: dist
+dist: ## a source archive of the commit
+	mkdir -p $(BUILD)
+	git archive --prefix=gpuimg-$(VERSION)/ -o $(BUILD)/gpuimg-$(VERSION).tar.gz HEAD
+
+.PHONY: clean
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: help
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r t w; do \
+		printf '  %-12s %s\n' "$$t" "$$w"; done

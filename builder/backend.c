@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "data.h"
+#include "sandbox.h"
+#include "tree.h"
+
+int backend_choose(const struct backend **ret, struct build *b, struct error *err)
+{
+	CLEANUP_ERROR struct error no_sandbox = ERROR_INIT;
+	enum exec_mode mode = b->options->exec;
+
+	if (accel_probe(&b->accel, b->options->cache_dir, b->log, err) < 0)
+		return -1;
+	if (!b->accel.kvm)
+		log_note(b->log, "no KVM: %s; going on without", b->accel.reason);
+	if (mode == EXEC_AUTO && b->accel.kvm)
+		mode = EXEC_APPLIANCE;
+	if (mode != EXEC_APPLIANCE && sandbox_check_host(b->work_dir, &no_sandbox) < 0) {
+		if (mode == EXEC_SANDBOX) {
+			error_set(err, "%s", no_sandbox.message);
+			if (no_sandbox.hint)
+				error_hint(err, "%s", no_sandbox.hint);
+			return error_code(err, EXIT_HOST);
+		}
+		log_warn(b->log,
+			 "no sandbox (%s): the guest's programs run in the appliance without KVM, "
+			 "which takes 10 minutes and more for each kernel",
+			 no_sandbox.message);
+		mode = EXEC_APPLIANCE;
+	}
+	b->sandbox = mode != EXEC_APPLIANCE;
+	*ret = b->sandbox ? &backend_sandbox : &backend_appliance;
+	log_detail(b->log, "guest programs run in the %s", (*ret)->name);
+	return 0;
+}
+
+static int start_appliance(struct build *b, struct error *err)
+{
+	const struct appliance_options o = {
+		.image = b->overlay,
+		.format = "qcow2",
+		.kvm = b->accel.kvm,
+		.network = b->options->network && !b->sandbox,
+		.work_dir = b->work_dir,
+		.cache_dir = b->options->cache_dir,
+		.log = b->log,
+	};
+
+	return appliance_start(&b->appliance, &o, err);
+}
+
+static int mount_all(struct build *b, struct error *err)
+{
+	for (size_t i = 0; i < b->guest->mount_count; i++)
+		if (appliance_mount(b->appliance, b->guest->mounts[i].volume,
+				    b->guest->mounts[i].path, err) < 0)
+			return -1;
+	return 0;
+}
+
+static int finish(struct build *b, struct error *err)
+{
+	if (appliance_trim(b->appliance, b->guest, err) < 0 ||
+	    appliance_finish(b->appliance, err) < 0)
+		return -1;
+	appliance_close(STEAL(b->appliance));
+	return 0;
+}
+
+static int appliance_open(struct build *b, struct error *err)
+{
+	if (start_appliance(b, err) < 0 || mount_all(b, err) < 0)
+		return -1;
+	return appliance_rootfs(&b->root, b->appliance, err);
+}
+
+static int appliance_commit(struct build *b, struct error *err)
+{
+	rootfs_close(STEAL(b->root));
+	return finish(b, err);
+}
+
+const struct backend backend_appliance = {
+	.name = "appliance",
+	.open = appliance_open,
+	.commit = appliance_commit,
+};
+
+static const char *grub_fs(const char *type)
+{
+	return str_starts(type, "ext") ? "ext2" : type;
+}
+
+static void fill_devices(struct sandbox_devices *d, const struct build *b)
+{
+	const struct guest_mount *root = &b->guest->mounts[0];
+	const struct guest_mount *boot = guest_find_mount(b->guest, "/boot");
+
+	d->root_uuid = root->volume->uuid;
+	d->root_fs = grub_fs(root->volume->type);
+	d->root_partuuid = root->volume->partuuid;
+	if (boot) {
+		d->boot_uuid = boot->volume->uuid;
+		d->boot_fs = grub_fs(boot->volume->type);
+		d->boot_partuuid = boot->volume->partuuid;
+	}
+	d->partmap = str_equal(disk_table(b->base_disk), "gpt") ? "gpt" : "msdos";
+}
+
+/* The appliance comes up while the tree is copied and the stages run; only commit needs it. */
+static int sandbox_open(struct build *b, struct error *err)
+{
+	CLEANUP_FREE char *data_parent = data_sandbox_parent(b->data_dir);
+	struct sandbox_options o = {.data_dir = data_parent, .devices = &b->devices, .log = b->log};
+
+	b->tree_dir = str_format("%s/tree", b->work_dir);
+	o.dir = b->tree_dir;
+	fill_devices(&b->devices, b);
+	if (start_appliance(b, err) < 0 ||
+	    tree_extract(&b->tree, b->base_root, b->tree_dir, b->log, err) < 0 ||
+	    sandbox_new(&b->sandbox_handle, &o, err) < 0)
+		return -1;
+	return tree_rootfs(&b->root, b->tree_dir, b->sandbox_handle, err);
+}
+
+/* The tar is made by a thread while the appliance unpacks it, so that it is never a file. */
+struct tar_job {
+	const struct tree *tree;
+	const struct strv *changed;
+	int fd;
+	int result;
+	struct error err;
+};
+
+static void *tar_thread(void *opaque)
+{
+	struct tar_job *job = opaque;
+
+	job->result = tree_write_tar(job->tree, job->changed, job->fd, &job->err);
+	close(job->fd);
+	return NULL;
+}
+
+static int send_changes(struct build *b, const struct strv *changed, struct error *err)
+{
+	struct tar_job job = {.tree = b->tree, .changed = changed, .err = ERROR_INIT};
+	pthread_t thread;
+	int fds[2], result;
+
+	if (pipe(fds) < 0)
+		return error_errno(err, errno, "cannot make a pipe");
+	job.fd = fds[1];
+	if (pthread_create(&thread, NULL, tar_thread, &job) != 0) {
+		close(fds[0]);
+		close(fds[1]);
+		return error_set(err, "cannot start a thread for the changed files");
+	}
+	result = appliance_tar_in(b->appliance, fds[0], err);
+	close(fds[0]); /* a writer that still runs gets EPIPE */
+	pthread_join(thread, NULL);
+	if (job.result < 0 && result == 0)
+		result = error_set(err, "%s", job.err.message);
+	error_free(&job.err);
+	return result;
+}
+
+/* What the tree leaves out on purpose, the image may still hold. */
+static int add_stale_tmp(const struct build *b, struct strv *removed, struct error *err)
+{
+	CLEANUP_STRV struct strv names = {0};
+
+	if (rootfs_list(b->base_root, "/tmp", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		strv_addf(removed, "/tmp/%s", names.items[i]);
+	return 0;
+}
+
+static int sandbox_commit(struct build *b, struct error *err)
+{
+	CLEANUP_STRV struct strv changed = {0};
+	CLEANUP_STRV struct strv removed = {0};
+
+	rootfs_close(STEAL(b->root));
+	sandbox_free(STEAL(b->sandbox_handle));
+	if (tree_changes(b->tree, &changed, &removed, err) < 0 ||
+	    (strv_has(&b->options->stages, "seal") && add_stale_tmp(b, &removed, err) < 0))
+		return -1;
+	log_detail(b->log, "%zu files changed, %zu removed", changed.count, removed.count);
+	log_step_progress(b->log, -1, "waits for the appliance");
+	if (mount_all(b, err) < 0)
+		return -1;
+	log_step_progress(b->log, -1, "writes the changed files");
+	if (appliance_remove(b->appliance, &removed, err) < 0 ||
+	    send_changes(b, &changed, err) < 0)
+		return -1;
+	log_step_progress(b->log, -1, "gives free space back");
+	return finish(b, err);
+}
+
+const struct backend backend_sandbox = {
+	.name = "sandbox",
+	.open = sandbox_open,
+	.commit = sandbox_commit,
+};

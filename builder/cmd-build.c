@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* build: base image in, proven node image out. The driver of the whole pipeline. */
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "data.h"
+#include "digest.h"
+#include "manifest.h"
+#include "pipeline.h"
+#include "plan.h"
+#include "smoke.h"
+#include "supervise.h"
+#include "workdir.h"
+
+/* Names of what a build leaves, all derived from the artifact's. */
+struct names {
+	char *artifact, *partial, *manifest, *log, *console, *dir;
+};
+
+struct job {
+	const struct options *options;
+	struct names names;
+	char *work_dir;
+	int lock_fd;
+};
+
+static void names_make(struct names *n, const char *output)
+{
+	CLEANUP_FREE char *stem = str_copy(output);
+	CLEANUP_FREE char *copy = str_copy(output);
+	const char *base = strrchr(output, '/');
+
+	base = base ? base + 1 : output;
+	if (str_ends(stem, ".qcow2"))
+		stem[strlen(stem) - strlen(".qcow2")] = '\0';
+	n->artifact = str_copy(output);
+	n->dir = str_copy(dirname(copy));
+	n->partial = str_format("%s/.%s.partial", n->dir, base);
+	n->manifest = str_format("%s.manifest.json", stem);
+	n->log = str_format("%s.log", stem);
+	n->console = str_format("%s.console", stem);
+}
+
+static void names_free(struct names *n)
+{
+	free(n->artifact);
+	free(n->partial);
+	free(n->manifest);
+	free(n->log);
+	free(n->console);
+	free(n->dir);
+}
+
+static void print_json(json_t *value)
+{
+	CLEANUP_FREE char *text = json_dumps(value, JSON_INDENT(2));
+
+	puts(text ? text : "null");
+	json_decref(value);
+}
+
+/* The artifact's name comes last: what stands under it was proven. */
+static int publish_names(struct build *b, const struct names *n, struct error *err)
+{
+	CLEANUP_FREE char *digest = NULL;
+	CLEANUP_FREE char *manifest_digest = NULL;
+	CLEANUP_STRV struct strv names = {0};
+	CLEANUP_STRV struct strv digests = {0};
+	json_t *manifest;
+	int result;
+
+	if (digest_file(n->partial, "SHA256", &digest, err) < 0)
+		return -1;
+	manifest = manifest_make(b, n->artifact, digest, b->boot_report);
+	result = manifest_write(manifest, n->manifest, err);
+	json_decref(manifest);
+	if (result < 0 || digest_file(n->manifest, "SHA256", &manifest_digest, err) < 0)
+		return -1;
+	strv_add(&names, strrchr(n->artifact, '/') ? strrchr(n->artifact, '/') + 1 : n->artifact);
+	strv_add(&names, strrchr(n->manifest, '/') ? strrchr(n->manifest, '/') + 1 : n->manifest);
+	strv_add(&digests, digest);
+	strv_add(&digests, manifest_digest);
+	if (manifest_update_sums(n->dir, &names, &digests, err) < 0)
+		return -1;
+	if (rename(n->partial, n->artifact) < 0)
+		return error_errno(err, errno, "cannot give the image its name '%s'", n->artifact);
+	return 0;
+}
+
+static void report(const struct build *b, const struct names *n)
+{
+	if (b->boot_report)
+		smoke_print(b->boot_report, b->log);
+	else
+		log_note(b->log, "the boot test was left out");
+	log_note(b->log, "proof: %zu points hold", b->findings.count - b->findings.bad);
+	log_note(b->log, "image     %s", n->artifact);
+	log_note(b->log, "manifest  %s", n->manifest);
+	log_note(b->log, "log       %s", n->log);
+	if (!b->options->json)
+		puts(n->artifact);
+}
+
+static int print_result(const struct names *n, struct error *err)
+{
+	json_error_t why;
+	json_t *manifest = json_load_file(n->manifest, 0, &why);
+
+	if (!manifest)
+		return error_set(err, "cannot read '%s': %s", n->manifest, why.text);
+	print_json(manifest);
+	return 0;
+}
+
+/* A failed build leaves nothing that an earlier one could be mistaken for either. */
+static int remove_old(const struct names *n, struct error *err)
+{
+	const char *const paths[] = {n->partial, n->artifact, n->manifest};
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (unlink(paths[i]) < 0 && errno != ENOENT)
+			return error_errno(err, errno, "cannot replace '%s'", paths[i]);
+	return 0;
+}
+
+static int run(struct build *b, const struct job *job, struct error *err)
+{
+	const struct names *n = &job->names;
+	const struct backend *backend = NULL;
+
+	if (build_accept(b, job->options->plan ? job->work_dir : n->dir, &backend, err) < 0)
+		return -1;
+	if (b->options->plan) {
+		if (b->options->json)
+			print_json(plan_json(b, n->artifact));
+		else
+			plan_print(b, n->artifact);
+		return 0;
+	}
+	if (remove_old(n, err) < 0 || build_make_image(b, backend, err) < 0 ||
+	    publish_names(b, n, err) < 0)
+		return -1;
+	report(b, n);
+	return b->options->json ? print_result(n, err) : 0;
+}
+
+static int work(void *opaque)
+{
+	const struct job *job = opaque;
+	struct error err = ERROR_INIT;
+	struct build b = {
+		.options = job->options,
+		.work_dir = job->work_dir,
+		.result_path = job->names.partial,
+		.console_prefix = job->names.console,
+		.steps = json_array(),
+	};
+	int result = -1;
+
+	/* libguestfs, QEMU and the rest put their temporary files where ours are. */
+	setenv("TMPDIR", job->work_dir, 1);
+	if (log_open(&b.log, job->options->plan ? NULL : job->names.log, job->options->level, &err) ==
+		    0 &&
+	    data_find_dir(&b.data_dir, job->options->data_dir, &err) == 0)
+		result = run(&b, job, &err);
+	if (result < 0) {
+		error_print(&err, b.log);
+		if (log_path(b.log))
+			fprintf(stderr, "gpuimg: the log is '%s'\n", log_path(b.log));
+	}
+	result = result < 0 ? (int)error_exit_code(&err) : EXIT_OK;
+	build_free(&b);
+	log_close(b.log);
+	error_free(&err);
+	return result;
+}
+
+static void cleanup(void *opaque, int exit_code)
+{
+	const struct job *job = opaque;
+
+	if (exit_code != EXIT_OK || job->options->plan)
+		unlink(job->names.partial);
+	if (job->options->keep_work && exit_code != EXIT_OK)
+		fprintf(stderr, "gpuimg: the work directory is kept: '%s'\n", job->work_dir);
+	else
+		workdir_remove(job->work_dir);
+	if (exit_code < 0)
+		fprintf(stderr, "gpuimg: ended by signal %d; nothing was left under '%s'\n", -exit_code,
+			job->names.artifact);
+}
+
+static int make_dir(const char *path, struct error *err)
+{
+	struct stat st;
+
+	if (mkdir(path, 0755) == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+		return 0;
+	error_errno(err, errno, "cannot make the directory '%s'", path);
+	return error_code(err, EXIT_HOST);
+}
+
+enum exit_code command_build(const struct options *o, struct error *err)
+{
+	struct job job = {.options = o, .lock_fd = -1};
+	const struct supervised s = {.work = work, .cleanup = cleanup, .opaque = &job};
+	int result = -1;
+
+	names_make(&job.names, o->output);
+	if ((o->plan || make_dir(job.names.dir, err) == 0) && make_dir(o->cache_dir, err) == 0 &&
+	    workdir_make(&job.work_dir, &job.lock_fd, o->work_dir, err) == 0)
+		result = supervise(&s, err);
+	names_free(&job.names);
+	free(job.work_dir);
+	if (job.lock_fd >= 0)
+		close(job.lock_fd);
+	return result < 0 ? error_exit_code(err) : (enum exit_code)result;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "smoke.h"
+
+/* One boot in a thread of its own. */
+struct runner {
+	struct boot_options options;
+	struct boot_facts facts;
+	struct error err;
+	char *work_dir, *console;
+	int result;
+};
+
+static void *boot_thread(void *opaque)
+{
+	struct runner *r = opaque;
+
+	r->result = boot_run(&r->options, &r->facts, &r->err);
+	return NULL;
+}
+
+static void runner_free(struct runner *r)
+{
+	boot_facts_free(&r->facts);
+	error_free(&r->err);
+	free(r->work_dir);
+	free(r->console);
+}
+
+static int prepare(struct runner *r, const struct smoke *s, const char *firmware, const char *role,
+		   struct error *err)
+{
+	const struct options *o = s->options;
+	bool control = strcmp(role, "base") == 0;
+
+	r->work_dir = str_format("%s/boot-%s-%s", s->work_dir, firmware, role);
+	if (s->console_prefix)
+		r->console = str_format("%s.%s.%s.log", s->console_prefix, firmware, role);
+	if (mkdir(r->work_dir, 0700) < 0 && errno != EEXIST)
+		return error_errno(err, errno, "cannot make the directory '%s'", r->work_dir);
+	r->options = (struct boot_options){
+		.image = control ? s->control : s->image,
+		.format = control ? s->control_format : s->image_format,
+		.firmware = strcmp(firmware, "uefi") == 0 ? FIRMWARE_UEFI : FIRMWARE_BIOS,
+		.window = o->window,
+		.bar_bytes = o->bar_bytes,
+		.timeout_s = o->timeout_s,
+		.kvm = s->kvm,
+		.console_path = !control && o->console ? o->console : r->console,
+		.work_dir = r->work_dir,
+		.data_dir = s->data_dir,
+		.log = s->log,
+	};
+	return 0;
+}
+
+static int run_both(struct runner *image, struct runner *base, struct error *err)
+{
+	pthread_t thread;
+	bool beside = base && pthread_create(&thread, NULL, boot_thread, base) == 0;
+
+	boot_thread(image);
+	if (beside)
+		pthread_join(thread, NULL);
+	else if (base)
+		boot_thread(base);
+	for (int i = 0; i < 2; i++) {
+		struct runner *r = i ? base : image;
+
+		if (!r || r->result == 0)
+			continue;
+		error_set(err, "%s", r->err.message);
+		if (r->err.hint)
+			error_hint(err, "%s", r->err.hint);
+		return error_code(err, error_exit_code(&r->err));
+	}
+	return 0;
+}
+
+static json_t *reasons_json(const struct strv *reasons)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < reasons->count; i++)
+		json_array_append_new(list, json_string(reasons->items[i]));
+	return list;
+}
+
+static json_t *make_report(const char *firmware, enum verdict verdict, const struct strv *reasons,
+			   const struct runner *image, const struct runner *base)
+{
+	json_t *report = json_pack("{s:s, s:s, s:s, s:o, s:o}", "firmware", firmware, "window",
+				   image->options.window == WINDOW_REACHABLE ? "reachable"
+									     : "unreachable",
+				   "verdict", verdict_name(verdict), "reasons",
+				   reasons_json(reasons), "image", boot_facts_json(&image->facts));
+
+	json_object_set_new(report, "base", base ? boot_facts_json(&base->facts) : json_null());
+	return report;
+}
+
+static int run_firmware(const struct smoke *s, const char *firmware, enum verdict *ret_verdict,
+			json_t **ret_report, struct error *err)
+{
+	struct runner image = {0}, base = {0};
+	struct runner *control = s->control ? &base : NULL;
+	CLEANUP_STRV struct strv reasons = {0};
+	int result = -1;
+
+	if (prepare(&image, s, firmware, "image", err) == 0 &&
+	    (!control || prepare(&base, s, firmware, "base", err) == 0) &&
+	    run_both(&image, control, err) == 0) {
+		*ret_verdict = control && s->options->window == WINDOW_UNREACHABLE
+				       ? boot_judge_pair(&base.facts, &image.facts, s->params, &reasons)
+				       : boot_judge(&image.facts, s->params, &reasons);
+		*ret_report = make_report(firmware, *ret_verdict, &reasons, &image, control);
+		result = 0;
+	}
+	runner_free(&image);
+	runner_free(&base);
+	return result;
+}
+
+/* Failed is worse than void, void worse than passed. */
+static enum verdict worse(enum verdict a, enum verdict b)
+{
+	if (a == VERDICT_FAILED || b == VERDICT_FAILED)
+		return VERDICT_FAILED;
+	return a == VERDICT_VOID || b == VERDICT_VOID ? VERDICT_VOID : VERDICT_PASSED;
+}
+
+int smoke_run(const struct smoke *s, enum verdict *ret_verdict, json_t **ret_report,
+	      struct error *err)
+{
+	json_t *runs = json_array();
+	enum verdict all = VERDICT_PASSED;
+
+	for (size_t i = 0; i < s->firmware.count; i++) {
+		enum verdict verdict;
+		json_t *report = NULL;
+
+		log_step_progress(s->log, -1, s->firmware.items[i]);
+		if (run_firmware(s, s->firmware.items[i], &verdict, &report, err) < 0) {
+			json_decref(runs);
+			return -1;
+		}
+		all = worse(all, verdict);
+		json_array_append_new(runs, report);
+	}
+	*ret_verdict = all;
+	*ret_report = json_pack("{s:s, s:o}", "verdict", verdict_name(all), "runs", runs);
+	return 0;
+}
+
+static const char *bar_text(const json_t *facts)
+{
+	const char *address = json_string_value(json_object_get(facts, "bar_address"));
+
+	return address ? address : "unassigned";
+}
+
+void smoke_print(const json_t *report, struct log *log)
+{
+	const json_t *run, *reason;
+	size_t i, j;
+
+	json_array_foreach(json_object_get(report, "runs"), i, run)
+	{
+		const json_t *base = json_object_get(run, "base");
+		const char *verdict = json_string_value(json_object_get(run, "verdict"));
+
+		log_note(log, "boot test, %s, %s window: %s; BAR of the image %s%s%s",
+			 json_string_value(json_object_get(run, "firmware")),
+			 json_string_value(json_object_get(run, "window")), verdict,
+			 bar_text(json_object_get(run, "image")), json_is_null(base) ? "" : ", of the base ",
+			 json_is_null(base) ? "" : bar_text(base));
+		json_array_foreach(json_object_get(run, "reasons"), j, reason)
+			log_note(log, "  %s", json_string_value(reason));
+	}
+}

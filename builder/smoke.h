@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The boot test as build and boot use it: for each firmware, the image and (as the control) its
+ * base, side by side under the same firmware; verdicts gathered to one.
+ */
+#ifndef GPUIMG_SMOKE_H
+#define GPUIMG_SMOKE_H
+
+#include <jansson.h>
+
+#include "boot.h"
+#include "error.h"
+#include "options.h"
+
+struct smoke {
+	const struct options *options;
+	const char *image, *image_format;
+	const char *control, *control_format; /* NULL: no pair */
+	struct strv firmware;
+	const struct strv *params; /* expected in /proc/cmdline */
+	bool kvm;
+	const char *work_dir, *data_dir;
+	const char *console_prefix; /* "<prefix>.<firmware>.<role>.log" keep the consoles; or NULL */
+	struct log *log;
+};
+
+/* The worst verdict over all firmwares; *ret_report is the JSON for manifest and --json. */
+int smoke_run(const struct smoke *s, enum verdict *ret_verdict, json_t **ret_report,
+	      struct error *err);
+/* For people: one line for each firmware, with the BAR's address before and after. */
+void smoke_print(const json_t *report, struct log *log);
+
+#endif

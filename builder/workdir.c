@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "str.h"
+#include "workdir.h"
+
+#define PREFIX    "gpuimg."
+#define LOCK_NAME "lock"
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)ftw;
+	/* A directory that we may not write (mode 0555, from a guest) still has to go. */
+	if (type == FTW_DNR)
+		chmod(path, 0700);
+	remove(path);
+	return 0;
+}
+
+void workdir_remove(const char *dir)
+{
+	nftw(dir, remove_one, 64, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* Locks DIR/lock without waiting; -1: somebody holds it, or it is not there. */
+static int lock(const char *dir, int flags)
+{
+	CLEANUP_FREE char *path = str_format("%s/" LOCK_NAME, dir);
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Only directories of our own user, with our name and an unlocked lock, are removed. */
+static void remove_stale(const char *parent)
+{
+	DIR *dir = opendir(parent);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		CLEANUP_FREE char *path = NULL;
+		CLEANUP_CLOSE int fd = -1;
+		struct stat st;
+
+		if (!str_starts(entry->d_name, PREFIX))
+			continue;
+		path = str_format("%s/%s", parent, entry->d_name);
+		if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+			continue;
+		fd = lock(path, 0);
+		if (fd >= 0)
+			workdir_remove(path);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+int workdir_make(char **ret, int *ret_lock_fd, const char *parent, struct error *err)
+{
+	const char *tmpdir = getenv("TMPDIR");
+	CLEANUP_FREE char *path = NULL;
+	CLEANUP_FREE char *real = NULL;
+	int fd;
+
+	if (!parent)
+		parent = tmpdir && *tmpdir ? tmpdir : "/var/tmp";
+	real = realpath(parent, NULL);
+	path = str_format("%s/" PREFIX "XXXXXX", real ? real : parent);
+	if (real)
+		remove_stale(real);
+	if (!mkdtemp(path)) {
+		error_errno(err, errno, "cannot make a work directory in '%s'", parent);
+		error_hint(err, "pass --work-dir=DIR with a writable directory that has space");
+		return error_code(err, EXIT_HOST);
+	}
+	/* Passable, not readable: the sandbox's shifted ids must reach the tree below it. */
+	chmod(path, 0711);
+	fd = lock(path, O_CREAT);
+	if (fd < 0) {
+		workdir_remove(path);
+		return error_errno(err, errno, "cannot lock the work directory '%s'", path);
+	}
+	*ret = STEAL(path);
+	*ret_lock_fd = fd;
+	return 0;
+}
+
+uint64_t workdir_free_bytes(const char *dir)
+{
+	struct statvfs st;
+
+	return statvfs(dir, &st) < 0 ? 0 : (uint64_t)st.f_bavail * st.f_frsize;
+}
+
+int workdir_check_space(const char *dir, uint64_t needed_bytes, struct error *err)
+{
+	uint64_t free_bytes = workdir_free_bytes(dir);
+	CLEANUP_FREE char *have = str_size(free_bytes);
+	CLEANUP_FREE char *need = str_size(needed_bytes);
+
+	if (free_bytes >= needed_bytes)
+		return 0;
+	error_set(err, "not enough space in '%s': %s free, %s needed", dir, have, need);
+	error_hint(err, "free some, or choose another file system with --work-dir or --output");
+	return error_code(err, EXIT_HOST);
+}

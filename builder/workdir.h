@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one work directory: everything temporary of a run lies in it. A lock file inside tells
+ * a later run whether its owner still lives; what an ended run (kill -9, power) left behind is
+ * removed by the next one.
+ */
+#ifndef GPUIMG_WORKDIR_H
+#define GPUIMG_WORKDIR_H
+
+#include <stdint.h>
+
+#include "error.h"
+#include "log.h"
+
+/* parent: --work-dir, or NULL for $TMPDIR, else /var/tmp. The lock is held by *ret_lock_fd. */
+int workdir_make(char **ret, int *ret_lock_fd, const char *parent, struct error *err);
+/* Errors (EXIT_HOST) with the directory's name, what is free and what is needed. */
+int workdir_check_space(const char *dir, uint64_t needed_bytes, struct error *err);
+uint64_t workdir_free_bytes(const char *dir);
+/* Removes a tree below 'dir' and itself; symbolic links are not followed. */
+void workdir_remove(const char *dir);
+
+#endif
