@@ -70,13 +70,15 @@ static int no_kernel(struct error *err, const char *unreadable)
 {
 	if (unreadable) {
 		error_errno(err, EACCES, "cannot read the kernel '%s'", unreadable);
-		error_hint(err, "make it readable (chmod 0644 '%s'), or name another with "
-				"SUPERMIN_KERNEL", unreadable);
+		error_hint(err,
+		           "make it readable (chmod 0644 '%s'), or name another with "
+		           "SUPERMIN_KERNEL",
+		           unreadable);
 	} else {
 		error_set(err, "cannot find a kernel in '/boot/vmlinuz-*' or "
-			       "'/lib/modules/*/vmlinuz'");
+		               "'/lib/modules/*/vmlinuz'");
 		error_hint(err, "install one (Debian: linux-image-amd64), or name one with "
-				"SUPERMIN_KERNEL");
+		                "SUPERMIN_KERNEL");
 	}
 	return error_code(err, EXIT_HOST);
 }
@@ -90,7 +92,7 @@ int accel_host_kernel(char **ret_path, struct error *err)
 	if (named && *named) {
 		if (access(named, R_OK) < 0) {
 			error_errno(err, errno, "cannot read the kernel '%s' (SUPERMIN_KERNEL)",
-				    named);
+			            named);
 			return error_code(err, EXIT_HOST);
 		}
 		*ret_path = str_copy(named);
@@ -111,13 +113,11 @@ int accel_host_kernel(char **ret_path, struct error *err)
 
 static char *read_small(const char *path)
 {
-	CLEANUP_FCLOSE FILE *file = fopen(path, "re");
-	CLEANUP_FREE char *text = mem_alloc(RECORD_MAX_BYTES + 1);
-	size_t size = file ? fread(text, 1, RECORD_MAX_BYTES, file) : 0;
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	CLEANUP_FREE char *text = mem_alloc(RECORD_MAX_BYTES);
+	ssize_t size = fd >= 0 ? read(fd, text, RECORD_MAX_BYTES) : -1;
 
-	if (!size)
-		return NULL;
-	return mem_copy(text, size);
+	return size > 0 ? mem_copy(text, (size_t)size) : NULL;
 }
 
 /* What the answer depends on: this boot of the host, QEMU, and the kernel that was tried. */
@@ -129,7 +129,7 @@ static char *record_key(const struct accel_host *host, const char *version, cons
 	if (!boot_id || stat(kernel, &st) < 0)
 		return NULL;
 	return str_format("%s|%s|%s|%lld|%lld", str_trim(boot_id), version, kernel,
-			  (long long)st.st_size, (long long)st.st_mtime);
+	                  (long long)st.st_size, (long long)st.st_mtime);
 }
 
 static bool record_read(const char *cache_dir, const char *key, struct accel *ret)
@@ -153,18 +153,18 @@ static bool record_read(const char *cache_dir, const char *key, struct accel *re
 
 /* A record that cannot be kept costs the next run a few seconds, no more. */
 static void record_write(const char *cache_dir, const char *key, const struct accel *a,
-			 struct log *log)
+                         struct log *log)
 {
 	CLEANUP_FREE char *path = str_format("%s/" RECORD_NAME, cache_dir);
-	CLEANUP_FREE char *temporary = str_format("%s/." RECORD_NAME ".%d", cache_dir,
-						  (int)getpid());
-	json_t *record = json_pack("{s:s, s:b, s:s}", "key", key, "kvm", (int)a->kvm, "reason",
-				   a->reason);
+	CLEANUP_FREE char *temporary =
+		str_format("%s/." RECORD_NAME ".%d", cache_dir, (int)getpid());
+	json_t *record =
+		json_pack("{s:s, s:b, s:s}", "key", key, "kvm", (int)a->kvm, "reason", a->reason);
 
 	if (!record || json_dump_file(record, temporary, JSON_INDENT(1)) < 0 ||
 	    rename(temporary, path) < 0) {
 		log_detail(log, "cannot keep the accelerator's record '%s': %s, ignoring", path,
-			   strerror(errno));
+		           strerror(errno));
 		unlink(temporary);
 	}
 	json_decref(record);
@@ -180,12 +180,15 @@ struct trial {
 };
 
 static int trial_start(struct trial *t, const struct accel_host *host, const char *kernel,
-		       struct error *err)
+                       struct error *err)
 {
-	const char *const argv[] = {host->qemu, "-accel", "kvm", "-cpu", "host", "-m", "512",
-				    "-nodefaults", "-no-user-config", "-no-reboot", "-display",
-				    "none", "-serial", "stdio", "-kernel", kernel, "-append",
-				    "console=ttyS0 panic=-1", NULL};
+	const char *const argv[] = {host->qemu,   "-accel",      "kvm",
+	                            "-cpu",       "host",        "-m",
+	                            "512",        "-nodefaults", "-no-user-config",
+	                            "-no-reboot", "-display",    "none",
+	                            "-serial",    "stdio",       "-kernel",
+	                            kernel,       "-append",     "console=ttyS0 panic=-1",
+	                            NULL};
 	const struct proc_options options = {0};
 	int fds[2], result;
 
@@ -209,7 +212,8 @@ static void trial_read(struct trial *t)
 	if (n > 0 && t->size + (size_t)n <= CONSOLE_MAX_BYTES) {
 		t->text = mem_grow(t->text, t->size + (size_t)n + 1, 1);
 		for (ssize_t i = 0; i < n; i++)
-			t->text[t->size++] = buffer[i] ? buffer[i] : '?';
+			if (buffer[i]) /* a NUL would end the text */
+				t->text[t->size++] = buffer[i];
 		t->text[t->size] = '\0';
 	} else if (n == 0 || (n < 0 && errno != EINTR)) {
 		close(t->fd);
@@ -249,22 +253,21 @@ static char *trial_reason(struct trial *t, bool good, double seconds)
 		return str_format("a Linux guest ran to its end under KVM in %.1f s", seconds);
 	if (t->fd < 0 && proc_wait(&t->qemu, TICK_MS, &status, &ignored) == 1)
 		return str_format("QEMU ended before a Linux guest ran under KVM; it said: %s",
-				  words);
+		                  words);
 	if (!said(t, "Linux version"))
 		return str_format("a Linux guest hung under KVM (no kernel spoke in %.0f s)",
-				  seconds);
+		                  seconds);
 	return str_format("a Linux guest hung under KVM (not at its end after %.0f s)", seconds);
 }
 
 static int try_kvm(struct accel *ret, const struct accel_host *host, const char *kernel,
-		   struct log *log, struct error *err)
+                   struct log *log, struct error *err)
 {
 	struct trial t = {.fd = -1};
 	int64_t begin = now_ms();
 	int result = trial_start(&t, host, kernel, err);
 
-	while (result == 0 && t.fd >= 0 && !reached_end(&t) &&
-	       now_ms() - begin < host->deadline_ms)
+	while (result == 0 && t.fd >= 0 && !reached_end(&t) && now_ms() - begin < host->deadline_ms)
 		trial_read(&t);
 	if (result == 0) {
 		ret->seconds = (double)(now_ms() - begin) / 1000;
@@ -326,7 +329,7 @@ static char *kernel_to_try(const struct accel_host *host, struct accel *ret)
 }
 
 static int probe(struct accel *a, const struct accel_host *host, const char *cache_dir,
-		 struct log *log, struct error *err)
+                 struct log *log, struct error *err)
 {
 	CLEANUP_FREE char *version = NULL;
 	CLEANUP_FREE char *kernel = NULL;
@@ -352,7 +355,7 @@ static int probe(struct accel *a, const struct accel_host *host, const char *cac
 }
 
 int accel_probe_host(struct accel *ret, const struct accel_host *host, const char *cache_dir,
-		     struct log *log, struct error *err)
+                     struct log *log, struct error *err)
 {
 	struct accel a = {0};
 
@@ -361,7 +364,7 @@ int accel_probe_host(struct accel *ret, const struct accel_host *host, const cha
 		return error_prefix(err, "cannot find out whether KVM works");
 	}
 	log_detail(log, "accelerator: %s (%s%s)", a.kvm ? "kvm" : "tcg", a.reason,
-		   a.remembered ? ", remembered" : "");
+	           a.remembered ? ", remembered" : "");
 	*ret = a;
 	return 0;
 }
@@ -369,9 +372,9 @@ int accel_probe_host(struct accel *ret, const struct accel_host *host, const cha
 int accel_probe(struct accel *ret, const char *cache_dir, struct log *log, struct error *err)
 {
 	const struct accel_host host = {.qemu = QEMU,
-					.kvm_device = "/dev/kvm",
-					.boot_id_path = "/proc/sys/kernel/random/boot_id",
-					.deadline_ms = DEADLINE_MS};
+	                                .kvm_device = "/dev/kvm",
+	                                .boot_id_path = "/proc/sys/kernel/random/boot_id",
+	                                .deadline_ms = DEADLINE_MS};
 
 	return accel_probe_host(ret, &host, cache_dir, log, err);
 }

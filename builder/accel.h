@@ -39,6 +39,6 @@ struct accel_host {
 	unsigned deadline_ms;     /* for the guest to come to its end */
 };
 int accel_probe_host(struct accel *ret, const struct accel_host *host, const char *cache_dir,
-		     struct log *log, struct error *err);
+                     struct log *log, struct error *err);
 
 #endif

@@ -102,9 +102,9 @@ static int parse_range(const char *text, uint64_t *ret_start, uint64_t *ret_end)
 static void testdev_line(struct console *c, const char *text)
 {
 	static const char *const bad[] = {"can't claim", "no space", "failed to assign",
-					  "can't assign"};
+	                                  "can't assign"};
 	static const char *const passing[] = {"trying firmware assignment", "conflicts with",
-					      "assigned to", "releasing"};
+	                                      "assigned to", "releasing"};
 	struct console_seen *s = &c->seen;
 	uint64_t start, end;
 
@@ -183,10 +183,11 @@ static bool has_one_of(const char *line, const char *const *marks)
 
 static void disk_line(struct console *c, const char *line)
 {
-	static const char *const marks[] = {"EXT4-fs error", "XFS: Internal error",
-					    "Corruption detected", "BTRFS error", "BTRFS critical",
-					    "I/O error, dev vd", "I/O error, dev sd",
-					    "I/O error on dev vd", "I/O error on dev sd", NULL};
+	static const char *const marks[] = {"EXT4-fs error",       "XFS: Internal error",
+	                                    "Corruption detected", "BTRFS error",
+	                                    "BTRFS critical",      "I/O error, dev vd",
+	                                    "I/O error, dev sd",   "I/O error on dev vd",
+	                                    "I/O error on dev sd", NULL};
 
 	if (c->seen.disk_error || !has_one_of(line, marks))
 		return;
@@ -212,7 +213,7 @@ static void end_line(struct console *c, const char *line)
 static void phase_line(struct console *c, const char *line)
 {
 	static const char *const userspace[] = {"Welcome to ", "Run /sbin/init as init",
-						"cloud-init[", "Reached target ", NULL};
+	                                        "cloud-init[", "Reached target ", NULL};
 
 	if (strstr(line, "Cloud-init v. ") && strstr(line, " finished at "))
 		c->seen.cloud_done = true;
@@ -235,8 +236,8 @@ static void prompt_line(struct console *c, const char *line)
 
 static void take_line(struct console *c, const char *line)
 {
-	static const char *const nouveau[] = {"] nouveau 0000:", "] NovaCore 0000:",
-					      "] nova_core 0000:", NULL};
+	static const char *const nouveau[] = {
+		"] nouveau 0000:", "] NovaCore 0000:", "] nova_core 0000:", NULL};
 
 	start_line(c, line);
 	if (!c->seen.kernel)

@@ -10,14 +10,14 @@
 #include "boot-internal.h"
 #include "cmdline.h"
 
-#define TEXT_MAX_BYTES  400
-#define LISTED_MAX      64
-#define CMDLINE_MAX     4096
-#define RESOURCE_UNSET  0x20000000U /* IORESOURCE_UNSET: sysfs shows a range that is none */
+#define TEXT_MAX_BYTES 400
+#define LISTED_MAX     64
+#define CMDLINE_MAX    4096
+#define RESOURCE_UNSET 0x20000000U /* IORESOURCE_UNSET: sysfs shows a range that is none */
 
 /* Drivers of the kernel's own that claim an NVIDIA card; nvidia itself is wanted. */
 static const char *const unwanted[] = {"nouveau", "nova_core", "nova_drm",
-				       "nova",    "nvidiafb",  "rivafb"};
+                                       "nova",    "nvidiafb",  "rivafb"};
 
 /* What the facts are made from. */
 struct source {
@@ -32,10 +32,8 @@ struct source {
 
 static void source_init(struct source *s, const struct console *c, const struct boot_end *end)
 {
-	*s = (struct source){.frames = console_frames(c),
-			     .console = c,
-			     .seen = console_seen(c),
-			     .end = end};
+	*s = (struct source){
+		.frames = console_frames(c), .console = c, .seen = console_seen(c), .end = end};
 	s->early = frames_whole(s->frames, FRAME_EARLY);
 	s->late = frames_whole(s->frames, FRAME_LATE);
 	if (!s->seen->kernel)
@@ -99,8 +97,7 @@ static struct strv unwanted_in(const char *text)
 }
 
 /* Whether the fact 'key' names an unwanted module that is not in 'refused' (may be NULL). */
-static enum fact names_unwanted(const struct source *s, const char *key,
-				const struct strv *refused)
+static enum fact names_unwanted(const struct source *s, const char *key, const struct strv *refused)
 {
 	CLEANUP_FREE char *text = value(s, key);
 	CLEANUP_STRV struct strv found = {0};
@@ -156,7 +153,7 @@ static void card_facts(const struct source *s, struct boot_facts *f)
 {
 	if (!s->end->has_card) {
 		strv_add(&f->unseen, "card_probed: this QEMU has no x-pci-proxy-dev, which carries "
-				     "the NVIDIA-like card");
+		                     "the NVIDIA-like card");
 		return;
 	}
 	f->card_reads = s->end->card.reads;
@@ -167,8 +164,9 @@ static void card_facts(const struct source *s, struct boot_facts *f)
 	else if (s->early || s->late || s->seen->login)
 		f->card_probed = FACT_NO;
 	else
-		strv_addf(&f->unseen, "card_probed: not read so far, but drivers had no time to (%s)",
-			  s->end->how);
+		strv_addf(&f->unseen,
+		          "card_probed: not read so far, but drivers had no time to (%s)",
+		          s->end->how);
 }
 
 /* "0000:00:02.0 0x0000000800000000 0x0000000fffffffff 0x000000000014220c", from sysfs. */
@@ -266,7 +264,7 @@ static void unseen(struct boot_facts *f, const char *name, bool missing, const c
 static const char *why(bool frame, const char *no_frame)
 {
 	return frame ? "the guest told its other facts, but not this one: it lacks the tool for it"
-		     : no_frame;
+	             : no_frame;
 }
 
 static void list_unseen(const struct source *s, struct boot_facts *f)
@@ -278,9 +276,10 @@ static void list_unseen(const struct source *s, struct boot_facts *f)
 	unseen(f, "booted", f->booted == FACT_UNSEEN, s->why_late);
 	unseen(f, "window_dropped", f->window_dropped == FACT_UNSEEN, s->why_early);
 	unseen(f, "bar_assigned", f->bar_assigned == FACT_UNSEEN,
-	       s->seen->kernel ? "the kernel said nothing about the large BAR (quiet console?), and "
-				 "no frame came"
-			       : s->why_early);
+	       s->seen->kernel
+	               ? "the kernel said nothing about the large BAR (quiet console?), and "
+	                 "no frame came"
+	               : s->why_early);
 	unseen(f, "nouveau_loaded", f->nouveau_loaded == FACT_UNSEEN, early);
 	unseen(f, "nouveau_exists", f->nouveau_exists == FACT_UNSEEN, early);
 	unseen(f, "nouveau_loadable_by_alias", f->nouveau_loadable_by_alias == FACT_UNSEEN, early);
@@ -363,11 +362,11 @@ json_t *boot_facts_json(const struct boot_facts *f)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "firmware",
-			    json_string(f->firmware == FIRMWARE_UEFI ? "uefi" : "bios"));
+	                    json_string(f->firmware == FIRMWARE_UEFI ? "uefi" : "bios"));
 	json_object_set_new(o, "firmware_version", json_text(f->firmware_version));
-	json_object_set_new(o, "window",
-			    json_string(f->window == WINDOW_REACHABLE ? "reachable"
-								      : "unreachable"));
+	json_object_set_new(
+		o, "window",
+		json_string(f->window == WINDOW_REACHABLE ? "reachable" : "unreachable"));
 	json_object_set_new(o, "accelerator", json_text(f->accelerator));
 	json_object_set_new(o, "early_only", json_boolean(f->early_only));
 	json_object_set_new(o, "seconds", json_real(f->seconds));
@@ -384,7 +383,7 @@ json_t *boot_facts_json(const struct boot_facts *f)
 	json_object_set_new(o, "nouveau_exists", json_fact(f->nouveau_exists));
 	json_object_set_new(o, "nouveau_loaded", json_fact(f->nouveau_loaded));
 	json_object_set_new(o, "nouveau_loadable_by_alias",
-			    json_fact(f->nouveau_loadable_by_alias));
+	                    json_fact(f->nouveau_loadable_by_alias));
 	json_object_set_new(o, "nouveau_loadable_by_name", json_fact(f->nouveau_loadable_by_name));
 	json_object_set_new(o, "card_probed", json_fact(f->card_probed));
 	json_object_set_new(o, "card_reads", json_integer((json_int_t)f->card_reads));

@@ -97,7 +97,7 @@ static void take_line(struct frames *f, const char *text)
 	if (fields.count < FIELDS || !str_starts(fields.items[5], ";"))
 		return;
 	signed_part = str_format("%s %s %s %s", fields.items[0], fields.items[1], fields.items[2],
-				 fields.items[3]);
+	                         fields.items[3]);
 	if (str_parse_uint(fields.items[4], UINT32_MAX, &sum) < 0 ||
 	    frames_cksum(signed_part, strlen(signed_part)) != sum)
 		return;
@@ -108,7 +108,7 @@ static void take_line(struct frames *f, const char *text)
 	if (number > 0)
 		take_piece(frame, &fields, number);
 	else if (str_equal(fields.items[2], "end") &&
-		 str_parse_uint(fields.items[3], MAX_PIECES, &count) == 0)
+	         str_parse_uint(fields.items[3], MAX_PIECES, &count) == 0)
 		frame->count = count;
 }
 

@@ -95,7 +95,7 @@ void boot_facts_gather(const struct console *c, const struct boot_end *end, stru
  * the guest may take to come to rest before it tells its late facts.
  */
 int boot_seed_write(const char *path, const char *data_dir, const char *nonce, unsigned settle_s,
-		    struct error *err);
+                    struct error *err);
 
 /* --- QEMU's command line (boot-recipe.c) --- */
 
@@ -114,6 +114,6 @@ int boot_recipe_check(const struct boot_options *o, struct error *err);
 int boot_recipe_firmware(char **ret_code, char **ret_vars, struct error *err);
 /* gpu_fd: QEMU's end of the fake card's socket, -1 for none; sandbox: this QEMU has -sandbox. */
 struct strv boot_recipe_argv(const struct boot_options *o, const struct boot_files *files,
-			     int gpu_fd, bool sandbox);
+                             int gpu_fd, bool sandbox);
 
 #endif

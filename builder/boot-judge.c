@@ -32,7 +32,7 @@ static void judge_bar(const struct boot_facts *f, struct strv *reasons)
 {
 	if (f->bar_assigned == FACT_NO)
 		strv_addf(reasons, "the large BAR is not assigned where the CPU reaches it: %s",
-			  text_or(f->bar_message, "no word from the kernel"));
+		          text_or(f->bar_message, "no word from the kernel"));
 	if (f->bar_assigned == FACT_UNSEEN)
 		strv_add(reasons, "whether the large BAR is assigned could not be seen");
 }
@@ -46,14 +46,14 @@ static void judge_nouveau(const struct boot_facts *f, struct strv *reasons)
 		strv_add(reasons, "udev would load nouveau or nova for an NVIDIA card");
 	if (f->card_probed == FACT_YES)
 		strv_addf(reasons, "a driver touched the NVIDIA-like card (%llu reads of BAR0)",
-			  (unsigned long long)f->card_reads);
+		          (unsigned long long)f->card_reads);
 	if (f->nouveau_loadable_by_alias == FACT_UNSEEN && f->card_probed == FACT_UNSEEN)
 		strv_add(reasons, "whether nouveau or nova claims an NVIDIA card could not be "
-				  "seen, neither by its alias nor by reads of the card");
+		                  "seen, neither by its alias nor by reads of the card");
 }
 
 static void judge_params(const struct boot_facts *f, const struct strv *expect,
-			 struct strv *reasons)
+                         struct strv *reasons)
 {
 	CLEANUP_STRV struct strv tokens = {0};
 
@@ -68,8 +68,10 @@ static void judge_params(const struct boot_facts *f, const struct strv *expect,
 		CLEANUP_FREE char *why = NULL;
 
 		if (!cmdline_holds(&tokens, expect->items[i], &why))
-			strv_addf(reasons, "the running kernel's command line does not hold '%s': "
-					   "%s", expect->items[i], text_or(why, "it is not there"));
+			strv_addf(reasons,
+			          "the running kernel's command line does not hold '%s': "
+			          "%s",
+			          expect->items[i], text_or(why, "it is not there"));
 	}
 }
 
@@ -85,7 +87,7 @@ static void judge_devices(const struct boot_facts *f, struct strv *reasons)
 
 /* base: NULL if there is none. */
 static void judge_units(const struct boot_facts *f, const struct boot_facts *base,
-			struct strv *reasons)
+                        struct strv *reasons)
 {
 	bool base_seen = base && base->booted == FACT_YES && base->userspace == FACT_YES;
 
@@ -97,13 +99,15 @@ static void judge_units(const struct boot_facts *f, const struct boot_facts *bas
 		if (base_seen)
 			strv_addf(reasons, "unit '%s' failed, which it does not in the base", unit);
 		else
-			strv_addf(reasons, "unit '%s' failed (no base was booted to its end to "
-					   "compare with)", unit);
+			strv_addf(reasons,
+			          "unit '%s' failed (no base was booted to its end to "
+			          "compare with)",
+			          unit);
 	}
 }
 
 static enum verdict judge(const struct boot_facts *built, const struct boot_facts *base,
-			  const struct strv *expect_params, struct strv *reasons)
+                          const struct strv *expect_params, struct strv *reasons)
 {
 	size_t before = reasons->count;
 
@@ -117,7 +121,7 @@ static enum verdict judge(const struct boot_facts *built, const struct boot_fact
 }
 
 enum verdict boot_judge(const struct boot_facts *built, const struct strv *expect_params,
-			struct strv *ret_reasons)
+                        struct strv *ret_reasons)
 {
 	return judge(built, NULL, expect_params, ret_reasons);
 }
@@ -128,11 +132,15 @@ static bool control_bar(const struct boot_facts *base, struct strv *reasons)
 	if (base->bar_assigned == FACT_NO)
 		return true;
 	if (base->bar_assigned == FACT_YES)
-		strv_addf(reasons, "control: the base's large BAR is assigned too (%s), so this "
-				   "test proves nothing", text_or(base->bar_address, "address unknown"));
+		strv_addf(reasons,
+		          "control: the base's large BAR is assigned too (%s), so this "
+		          "test proves nothing",
+		          text_or(base->bar_address, "address unknown"));
 	else
-		strv_addf(reasons, "control: whether the base's large BAR is assigned could not be "
-				   "seen (%s)", text_or(base->ended, "unknown end"));
+		strv_addf(reasons,
+		          "control: whether the base's large BAR is assigned could not be "
+		          "seen (%s)",
+		          text_or(base->ended, "unknown end"));
 	return false;
 }
 
@@ -144,20 +152,22 @@ static bool control_nouveau(const struct boot_facts *base, struct strv *reasons)
 		return true;
 	if (base->nouveau_exists == FACT_NO) {
 		strv_add(reasons, "control: the base's kernel has no nouveau and no nova, so that "
-				  "they stay away from the card proves nothing about the build");
+		                  "they stay away from the card proves nothing about the build");
 		return true;
 	}
 	if (base->nouveau_loadable_by_alias == FACT_UNSEEN && base->card_probed == FACT_UNSEEN)
-		strv_addf(reasons, "control: whether nouveau claims the card in the base could not "
-				   "be seen (%s)", text_or(base->ended, "unknown end"));
+		strv_addf(reasons,
+		          "control: whether nouveau claims the card in the base could not "
+		          "be seen (%s)",
+		          text_or(base->ended, "unknown end"));
 	else
 		strv_add(reasons, "control: nouveau leaves the card alone in the base too, so this "
-				  "test proves nothing");
+		                  "test proves nothing");
 	return false;
 }
 
 enum verdict boot_judge_pair(const struct boot_facts *base, const struct boot_facts *built,
-			     const struct strv *expect_params, struct strv *ret_reasons)
+                             const struct strv *expect_params, struct strv *ret_reasons)
 {
 	enum verdict verdict = judge(built, base, expect_params, ret_reasons);
 	bool bar, nouveau;

@@ -39,19 +39,23 @@ int boot_recipe_check(const struct boot_options *o, struct error *err)
 	CLEANUP_FREE char *bar = str_size(o->bar_bytes);
 
 	if (o->bar_bytes < MIB || o->bar_bytes > MAX_BAR || o->bar_bytes & (o->bar_bytes - 1)) {
-		error_set(err, "cannot emulate a BAR of %s: a power of two from 1 MiB to 512 GiB "
-			       "is needed", bar);
+		error_set(err,
+		          "cannot emulate a BAR of %s: a power of two from 1 MiB to 512 GiB "
+		          "is needed",
+		          bar);
 		return usage(err);
 	}
 	if (unreachable(o) && o->bar_bytes < UNREACHABLE_MIN_BAR) {
 		error_set(err, "cannot put a BAR of %s out of the CPU's reach", bar);
 		error_hint(err, "16 GiB or more do not fit below the limit; the GPUs that fail in "
-				"the field have such BARs");
+		                "the field have such BARs");
 		return usage(err);
 	}
 	if (o->memory_bytes < MIN_MEMORY || o->memory_bytes > MAX_MEMORY) {
-		error_set(err, "cannot boot with %" PRIu64 " MiB of memory: 256 MiB to 512 GiB "
-			       "are possible", o->memory_bytes / MIB);
+		error_set(err,
+		          "cannot boot with %" PRIu64 " MiB of memory: 256 MiB to 512 GiB "
+		          "are possible",
+		          o->memory_bytes / MIB);
 		return usage(err);
 	}
 	return 0;
@@ -80,7 +84,7 @@ int boot_recipe_firmware(char **ret_code, char **ret_vars, struct error *err)
 		return 0;
 	}
 	error_set(err, "cannot boot with UEFI: no firmware such as '%s' on this host",
-		  known[0].code);
+	          known[0].code);
 	error_hint(err, "install the package 'ovmf' (Debian, Ubuntu) or 'edk2-ovmf' (Fedora, EL)");
 	return error_code(err, EXIT_HOST);
 }
@@ -121,7 +125,7 @@ static void add_pflash(struct strv *argv, int unit, const char *path, const char
 }
 
 static void add_machine(struct strv *argv, const struct boot_options *o,
-			const struct boot_files *files)
+                        const struct boot_files *files)
 {
 	/* The fake card's protocol shares guest memory by descriptor: it must have one. */
 	strv_add(argv, "-object");
@@ -133,7 +137,7 @@ static void add_machine(struct strv *argv, const struct boot_options *o,
 	strv_addf(argv, "SandyBridge,vendor=GenuineIntel,phys-bits=%d", BOOT_PHYS_BITS);
 	strv_add(argv, "-m");
 	strv_addf(argv, "%" PRIu64 "M%s", o->memory_bytes / MIB,
-		  unreachable(o) ? ",slots=8,maxmem=1000G" : "");
+	          unreachable(o) ? ",slots=8,maxmem=1000G" : "");
 	add(argv, "-smp", "2");
 	if (!uefi(o))
 		return;
@@ -143,7 +147,7 @@ static void add_machine(struct strv *argv, const struct boot_options *o,
 		/* OVMF does not trust 40 bits of Intel, and falls back on a hole of 32 GiB. */
 		strv_add(argv, "-fw_cfg");
 		strv_addf(argv, "name=opt/ovmf/X-PciMmio64Mb,string=%" PRIu64,
-			  2 * (o->bar_bytes < 32 * GIB ? 32 * GIB : o->bar_bytes) / MIB);
+		          2 * (o->bar_bytes < 32 * GIB ? 32 * GIB : o->bar_bytes) / MIB);
 	}
 	add_pflash(argv, 0, files->code, ",readonly=on");
 	add_pflash(argv, 1, files->vars, "");
@@ -159,7 +163,7 @@ static const char *virtio_mode(const struct boot_options *o)
 }
 
 static void add_devices(struct strv *argv, const struct boot_options *o,
-			const struct boot_files *files, int gpu_fd)
+                        const struct boot_files *files, int gpu_fd)
 {
 	const char *mode = virtio_mode(o);
 
@@ -185,7 +189,7 @@ static void add_devices(struct strv *argv, const struct boot_options *o,
 }
 
 struct strv boot_recipe_argv(const struct boot_options *o, const struct boot_files *files,
-			     int gpu_fd, bool sandbox)
+                             int gpu_fd, bool sandbox)
 {
 	struct strv argv = {0};
 

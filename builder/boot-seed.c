@@ -20,22 +20,17 @@ DEFINE_CLEANUP(archive_entry, struct archive_entry *, archive_entry_free)
 static int read_template(const char *data_dir, const char *name, char **ret, struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("%s/boot/smoke/%s", data_dir, name);
-	CLEANUP_FCLOSE FILE *file = fopen(path, "re");
-	CLEANUP_FREE char *text = NULL;
-	size_t size;
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	CLEANUP_FREE char *text = mem_alloc(TEMPLATE_MAX_BYTES + 2);
+	ssize_t size = fd >= 0 ? read(fd, text, TEMPLATE_MAX_BYTES + 1) : -1;
 
-	if (!file) {
+	if (size < 0) {
 		error_errno(err, errno, "cannot read the boot test's '%s'", path);
 		return error_hint(err, "run from the source tree, or pass --data-dir=DIR");
 	}
-	text = mem_alloc(TEMPLATE_MAX_BYTES + 1);
-	size = fread(text, 1, TEMPLATE_MAX_BYTES + 1, file);
-	if (ferror(file))
-		return error_errno(err, errno, "cannot read the boot test's '%s'", path);
 	if (size == 0 || size > TEMPLATE_MAX_BYTES)
 		return error_set(err, "the boot test's '%s' is empty or larger than %d bytes", path,
 				 TEMPLATE_MAX_BYTES);
-	text[size] = '\0';
 	*ret = STEAL(text);
 	return 0;
 }
@@ -64,7 +59,7 @@ static char *json_quoted(const char *text)
 }
 
 static int user_data(const char *data_dir, const char *nonce, unsigned settle_s, char **ret,
-		     struct error *err)
+                     struct error *err)
 {
 	CLEANUP_FREE char *text = NULL;
 	CLEANUP_FREE char *script = NULL;
@@ -107,7 +102,7 @@ static int write_iso(int fd, const char *meta, const char *user)
 
 	if (archive_write_set_format_iso9660(a) != ARCHIVE_OK ||
 	    archive_write_set_options(a, "volume-id=cidata,joliet,rockridge=useful") !=
-		    ARCHIVE_OK ||
+	            ARCHIVE_OK ||
 	    archive_write_add_filter_none(a) != ARCHIVE_OK ||
 	    archive_write_open_fd(a, fd) != ARCHIVE_OK || add_file(a, "meta-data", meta) < 0 ||
 	    add_file(a, "user-data", user) < 0)
@@ -116,7 +111,7 @@ static int write_iso(int fd, const char *meta, const char *user)
 }
 
 int boot_seed_write(const char *path, const char *data_dir, const char *nonce, unsigned settle_s,
-		    struct error *err)
+                    struct error *err)
 {
 	CLEANUP_FREE char *meta = NULL;
 	CLEANUP_FREE char *user = NULL;
@@ -132,6 +127,6 @@ int boot_seed_write(const char *path, const char *data_dir, const char *nonce, u
 	errno = 0;
 	if (write_iso(fd, meta, user) < 0)
 		return error_errno(err, errno ? errno : EIO, "cannot write the seed volume '%s'",
-				   path);
+		                   path);
 	return 0;
 }

@@ -95,7 +95,7 @@ static int host_qemu(struct host_qemu *ret, struct log *log, struct error *err)
 	ret->has_sandbox = strstr(help, "\n-sandbox ") != NULL;
 	if (!strstr(devices, "\"pci-testdev\"")) {
 		error_set(err, "cannot run the boot test: this host's '%s' has no pci-testdev",
-			  QEMU);
+		          QEMU);
 		return host_error(err);
 	}
 	return 0;
@@ -116,7 +116,7 @@ static int check_space(const char *dir, struct error *err)
 		CLEANUP_FREE char *need = str_size(WORK_NEED_BYTES);
 
 		error_set(err, "cannot run the boot test in '%s': %s free, %s needed", dir, have,
-			  need);
+		          need);
 		return host_error(err);
 	}
 	return 0;
@@ -139,9 +139,9 @@ static int make_overlay(struct run *r, struct error *err)
 	if (!image)
 		return error_errno(err, errno, "cannot boot the image '%s'", r->o->image);
 
-	const char *const argv[] = {"qemu-img", "create",     "-q", "-f",
-				    "qcow2",    "-b",         image, "-F",
-				    r->o->format, r->files.overlay, NULL};
+	const char *const argv[] = {"qemu-img", "create", "-q", "-f",         "qcow2",
+	                            "-b",       image,    "-F", r->o->format, r->files.overlay,
+	                            NULL};
 
 	if (proc_run(argv, &options, NULL, 0, err) == 0)
 		return 0;
@@ -152,18 +152,17 @@ static int make_overlay(struct run *r, struct error *err)
 /* OVMF writes to its variables. */
 static int copy_vars(const char *from, const char *to, struct error *err)
 {
-	CLEANUP_FCLOSE FILE *in = fopen(from, "re");
-	CLEANUP_CLOSE int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	CLEANUP_CLOSE int in = open(from, O_RDONLY | O_CLOEXEC);
+	CLEANUP_CLOSE int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	CLEANUP_FREE char *data = mem_alloc(VARS_MAX_BYTES);
-	size_t size;
+	ssize_t size = in >= 0 && out >= 0 ? read(in, data, VARS_MAX_BYTES) : -1;
 
-	if (!in || fd < 0)
+	if (size < 0)
 		return error_errno(err, errno, "cannot copy '%s' to '%s'", from, to);
-	size = fread(data, 1, VARS_MAX_BYTES, in);
-	if (ferror(in) || !feof(in))
+	if (size == 0 || size == VARS_MAX_BYTES)
 		return error_set(err, "cannot copy '%s' to '%s': not a file of variables", from,
 				 to);
-	if (write(fd, data, size) != (ssize_t)size)
+	if (write(out, data, (size_t)size) != size)
 		return error_errno(err, errno, "cannot copy '%s' to '%s'", from, to);
 	return 0;
 }
@@ -196,9 +195,8 @@ static int make_files(struct run *r, const char *nonce, struct error *err)
 
 static int open_console(struct run *r, struct error *err)
 {
-	CLEANUP_FREE char *path = r->o->console_path
-					  ? str_copy(r->o->console_path)
-					  : str_format("%s/console.log", r->o->work_dir);
+	CLEANUP_FREE char *path = r->o->console_path ? str_copy(r->o->console_path)
+	                                             : str_format("%s/console.log", r->o->work_dir);
 
 	r->console_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (r->console_fd >= 0)
@@ -230,7 +228,7 @@ static int start_qemu(struct run *r, const struct host_qemu *host, struct error 
 	}
 	r->err_fd = errors[0];
 	result = proc_start(&r->qemu, (const char *const *)argv.items, &options, out[1], errors[1],
-			    err);
+	                    err);
 	close(out[1]);
 	close(errors[1]);
 	return result;
@@ -283,7 +281,7 @@ static void read_pipe(struct run *r, int *fd, bool is_console)
 static void wait_for_output(struct run *r)
 {
 	struct pollfd fds[2] = {{.fd = r->out_fd, .events = POLLIN},
-				{.fd = r->err_fd, .events = POLLIN}};
+	                        {.fd = r->err_fd, .events = POLLIN}};
 
 	if (poll(fds, 2, TICK_MS) <= 0)
 		return;
@@ -305,10 +303,10 @@ static void note_progress(struct run *r)
 		const char *name;
 		double done;
 	} phases[] = {{"firmware", 0.02},
-		      {"kernel", 0.15},
-		      {"initramfs", 0.3},
-		      {"userspace", 0.5},
-		      {"done", 1}};
+	              {"kernel", 0.15},
+	              {"initramfs", 0.3},
+	              {"userspace", 0.5},
+	              {"done", 1}};
 	const struct console_seen *seen = console_seen(r->console);
 	enum boot_phase phase = r->how ? PHASE_DONE : seen->phase;
 
@@ -330,7 +328,7 @@ static bool silent_after_login(const struct run *r)
 {
 	return passed(r->login_at, r->patience->quiet_max_ms) ||
 	       (passed(r->login_at, r->patience->quiet_ms) &&
-		passed(r->last_output, r->patience->quiet_ms));
+	        passed(r->last_output, r->patience->quiet_ms));
 }
 
 static char *qemu_ended(struct run *r)
@@ -347,7 +345,7 @@ static char *qemu_ended(struct run *r)
 	if (seen->panic)
 		return str_format("the guest's kernel gave up: %s", seen->panic_message);
 	return str_copy(seen->restart ? "the guest restarted"
-				      : "the guest powered off or restarted without a word");
+	                              : "the guest powered off or restarted without a word");
 }
 
 /* NULL: go on. */
@@ -362,7 +360,7 @@ static char *end_reason(struct run *r, unsigned timeout_s)
 		return str_copy("the early facts are in");
 	if (r->console_bytes > CONSOLE_MAX_BYTES)
 		return str_format("the guest flooded its console with more than %d MiB",
-				  CONSOLE_MAX_BYTES >> 20);
+		                  CONSOLE_MAX_BYTES >> 20);
 	if (r->out_fd < 0 && r->err_fd < 0) {
 		char *how = qemu_ended(r);
 
@@ -371,11 +369,10 @@ static char *end_reason(struct run *r, unsigned timeout_s)
 	}
 	if (passed(r->panic_at, PANIC_GRACE_MS))
 		return str_format("the guest's kernel gave up: %s",
-				  console_seen(r->console)->panic_message);
+		                  console_seen(r->console)->panic_message);
 	if (!early && silent_after_login(r))
 		return str_copy("a login prompt, and no facts");
-	if (early && passed(r->cloud_done_at,
-			    r->patience->settle_s * 1000L + CLOUD_DONE_GRACE_MS))
+	if (early && passed(r->cloud_done_at, r->patience->settle_s * 1000L + CLOUD_DONE_GRACE_MS))
 		return str_copy("cloud-init finished, and no late facts");
 	if (now_ms() - r->begin >= timeout_s * 1000L)
 		return str_format("the deadline of %u s passed", timeout_s);
@@ -392,15 +389,15 @@ static int check_qemu(const struct run *r, struct error *err)
 	tail = str_copy(r->tail);
 	if (r->console_bytes > 0) {
 		log_warn(r->o->log, "QEMU failed in the middle of the boot test: %s",
-			 str_trim(tail));
+		         str_trim(tail));
 		return 0;
 	}
 	if (WIFSIGNALED(r->status))
 		error_set(err, "cannot run the boot test: '%s' was ended by signal %d: %s", QEMU,
-			  WTERMSIG(r->status), str_trim(tail));
+		          WTERMSIG(r->status), str_trim(tail));
 	else
 		error_set(err, "cannot run the boot test: '%s' failed with exit code %d: %s", QEMU,
-			  WEXITSTATUS(r->status), str_trim(tail));
+		          WEXITSTATUS(r->status), str_trim(tail));
 	error_hint(err, "run 'gpuimg doctor' to check this host");
 	return host_error(err);
 }
@@ -421,12 +418,18 @@ static int watch(struct run *r, struct error *err)
 
 static void gather(struct run *r, struct boot_facts *ret)
 {
-	struct boot_end end = {.how = r->how,
-			       .early_only = r->o->early_only,
-			       .has_card = r->gpu != NULL};
+	struct boot_end end = {
+		.how = r->how, .early_only = r->o->early_only, .has_card = r->gpu != NULL};
 
-	if (r->gpu)
+	if (r->gpu) {
 		end.card = fake_gpu_counts(r->gpu);
+		log_detail(r->o->log,
+			   "BAR0 of the card: %llu reads and %llu writes by the firmware, %llu and "
+			   "%llu by the system",
+			   (unsigned long long)end.card.firmware_reads,
+			   (unsigned long long)end.card.firmware_writes,
+			   (unsigned long long)end.card.reads, (unsigned long long)end.card.writes);
+	}
 	boot_facts_gather(r->console, &end, ret);
 	ret->firmware = r->o->firmware;
 	ret->window = r->o->window;
@@ -455,11 +458,11 @@ static int run_checked(const struct boot_options *o, struct boot_facts *ret, str
 	CLEANUP_FREE char *nonce = make_nonce();
 	CLEANUP(run_free)
 	struct run r = {.o = o,
-			.patience = o->kvm ? &patience_kvm : &patience_tcg,
-			.out_fd = -1,
-			.err_fd = -1,
-			.console_fd = -1,
-			.begin = now_ms()};
+	                .patience = o->kvm ? &patience_kvm : &patience_tcg,
+	                .out_fd = -1,
+	                .err_fd = -1,
+	                .console_fd = -1,
+	                .begin = now_ms()};
 	struct host_qemu host;
 
 	r.files.overlay = str_format("%s/boot-%s.qcow2", o->work_dir, nonce);
@@ -476,6 +479,7 @@ static int run_checked(const struct boot_options *o, struct boot_facts *ret, str
 int boot_run(const struct boot_options *options, struct boot_facts *ret, struct error *err)
 {
 	struct boot_options o = *options;
+	CLEANUP_FREE char *work_dir = NULL;
 
 	if (!o.bar_bytes)
 		o.bar_bytes = DEFAULT_BAR_BYTES;
@@ -483,5 +487,12 @@ int boot_run(const struct boot_options *options, struct boot_facts *ret, struct 
 		o.memory_bytes = DEFAULT_MEMORY;
 	if (boot_recipe_check(&o, err) < 0)
 		return -1;
+	/* Absolute: in a relative name QEMU may see a protocol ("nbd:…"). */
+	work_dir = realpath(o.work_dir, NULL);
+	if (!work_dir) {
+		error_errno(err, errno, "cannot use the work directory '%s'", o.work_dir);
+		return host_error(err);
+	}
+	o.work_dir = work_dir;
 	return run_checked(&o, ret, err);
 }

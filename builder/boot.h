@@ -22,7 +22,7 @@ enum fact { FACT_UNSEEN, FACT_NO, FACT_YES };
 
 struct boot_options {
 	const char *image;
-	const char *format;       /* QEMU's word; the caller has checked the file */
+	const char *format; /* QEMU's word; the caller has checked the file */
 	enum boot_firmware firmware;
 	enum boot_window window;
 	uint64_t bar_bytes;       /* power of two, 1 MiB … 512 GiB; default 32 GiB */
@@ -40,32 +40,32 @@ struct boot_facts {
 	enum boot_firmware firmware; /* what was asked for, so that a pair can be judged */
 	enum boot_window window;
 	bool early_only;
-	char *ended;               /* how the run ended, for people: "all facts are in" */
-	enum fact kernel_started;  /* "Linux version" on the console */
-	enum fact userspace;       /* cloud-init ran our seed (early frame came whole) */
-	enum fact booted;          /* the late frame came too; without cloud-init: a login prompt */
-	enum fact window_dropped;  /* "ignored, not CPU addressable" */
-	enum fact bar_assigned;    /* the large BAR is assigned where the CPU reaches it */
-	char *bar_address;         /* "0x800000000-0xfffffffff", or NULL */
-	char *bar_message;         /* the kernel's own line about it */
-	enum fact nouveau_loaded;  /* nouveau, nova_core… in /proc/modules */
+	char *ended;              /* how the run ended, for people: "all facts are in" */
+	enum fact kernel_started; /* "Linux version" on the console */
+	enum fact userspace;      /* cloud-init ran our seed (early frame came whole) */
+	enum fact booted;         /* the late frame came too; without cloud-init: a login prompt */
+	enum fact window_dropped; /* "ignored, not CPU addressable" */
+	enum fact bar_assigned;   /* the large BAR is assigned where the CPU reaches it */
+	char *bar_address;        /* "0x800000000-0xfffffffff", or NULL */
+	char *bar_message;        /* the kernel's own line about it */
+	enum fact nouveau_loaded; /* nouveau, nova_core… in /proc/modules */
 	/* modprobe -b of the L4's alias names it, and the kernel's module_blacklist= does not */
 	enum fact nouveau_loadable_by_alias;
 	enum fact nouveau_loadable_by_name; /* the same for a bare modprobe NAME */
-	enum fact nouveau_exists;  /* the kernel has the module at all: else the control is void */
-	enum fact card_probed;     /* BAR0 of the NVIDIA-like card was read by the guest */
+	enum fact nouveau_exists; /* the kernel has the module at all: else the control is void */
+	enum fact card_probed;    /* BAR0 of the NVIDIA-like card was read by the guest */
 	uint64_t card_reads;
 	enum fact disk_ok;   /* the root file system takes a write, no I/O error on the console */
 	enum fact nic_ok;    /* a NIC has a global address */
 	enum fact serial_ok; /* kernel or userspace was heard on ttyS0 */
-	struct strv failed_units;  /* systemd units in state failed at the end */
-	char *cmdline;             /* /proc/cmdline; NULL: unseen (the console's "Command line:" then) */
-	char *machine_id;          /* of this boot */
-	struct strv host_keys;     /* fingerprints of the SSH host keys of this boot */
-	char *kernel;              /* uname -r */
-	double seconds;            /* until the verdict */
+	struct strv failed_units; /* systemd units in state failed at the end */
+	char *cmdline;    /* /proc/cmdline; NULL: unseen (the console's "Command line:" then) */
+	char *machine_id; /* of this boot */
+	struct strv host_keys; /* fingerprints of the SSH host keys of this boot */
+	char *kernel;          /* uname -r */
+	double seconds;        /* until the verdict */
 	char *accelerator, *firmware_version;
-	struct strv unseen;        /* which facts could not be seen, and why, one line each */
+	struct strv unseen; /* which facts could not be seen, and why, one line each */
 };
 
 /*
@@ -85,7 +85,7 @@ const char *verdict_name(enum verdict v);
  * for each point that failed. For a built image alone: every failed unit counts.
  */
 enum verdict boot_judge(const struct boot_facts *built, const struct strv *expect_params,
-			struct strv *ret_reasons);
+                        struct strv *ret_reasons);
 /*
  * The pair: base must show the failure (BAR unassigned, nouveau loadable or probing the card),
  * else VOID with the reason; no nouveau in the kernel voids that fact alone, told by a reason
@@ -94,6 +94,6 @@ enum verdict boot_judge(const struct boot_facts *built, const struct strv *expec
  * shown none. A built image that fails is FAILED even where the control is void.
  */
 enum verdict boot_judge_pair(const struct boot_facts *base, const struct boot_facts *built,
-			     const struct strv *expect_params, struct strv *ret_reasons);
+                             const struct strv *expect_params, struct strv *ret_reasons);
 
 #endif

@@ -96,7 +96,7 @@ int digest_file(const char *path, const char *algorithm, char **ret_hex, struct 
 
 	if (!type)
 		return error_set(err, "cannot digest '%s': unknown algorithm '%s'", path,
-				 algorithm);
+		                 algorithm);
 	if (open_regular(path, &fd, err) < 0)
 		return -1;
 	if (!context || EVP_DigestInit_ex(context, type, NULL) != 1) {

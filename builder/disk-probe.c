@@ -148,7 +148,7 @@ static int open_copy(struct probing *p, struct error *err)
 
 static const uint8_t *mbr_entry(const uint8_t *sector, unsigned i)
 {
-	return sector + MBR_ENTRIES + i * MBR_ENTRY_BYTES;
+	return sector + MBR_ENTRIES + (size_t)i * MBR_ENTRY_BYTES;
 }
 
 static bool mbr_valid(const uint8_t *sector)
@@ -361,17 +361,18 @@ static int add_partition(struct probing *p, blkid_partition part, struct error *
 	return copy_ends(p, offset, size, VOLUME_HEAD_BYTES, err);
 }
 
-static int new_probe(struct probing *p, uint64_t offset, uint64_t size, blkid_probe *ret,
-                     struct error *err)
+/* NULL: error. */
+static blkid_probe new_probe(struct probing *p, uint64_t offset, uint64_t size, struct error *err)
 {
 	CLEANUP_PROBE blkid_probe probe = blkid_new_probe();
 
-	if (!probe ||
-	    blkid_probe_set_device(probe, p->copy_fd, (blkid_loff_t)offset, (blkid_loff_t)size) < 0)
-		return error_set(err, "image '%s': libblkid cannot read it", p->disk->path);
+	if (!probe || blkid_probe_set_device(probe, p->copy_fd, (blkid_loff_t)offset,
+	                                     (blkid_loff_t)size) < 0) {
+		error_set(err, "image '%s': libblkid cannot read it", p->disk->path);
+		return NULL;
+	}
 	blkid_probe_set_sectorsize(probe, p->sector_bytes);
-	*ret = STEAL(probe);
-	return 0;
+	return STEAL(probe);
 }
 
 /* 'gpt' and 'dos' only: what else libblkid takes for a table (atari…) no cloud boots from. */
@@ -379,11 +380,11 @@ static int find_partitions(struct probing *p, struct error *err)
 {
 	char gpt[] = "gpt", dos[] = "dos";
 	char *known[] = {gpt, dos, NULL};
-	CLEANUP_PROBE blkid_probe probe = NULL;
+	CLEANUP_PROBE blkid_probe probe = new_probe(p, 0, disk_size_bytes(p->disk), err);
 	blkid_partlist list;
 	int count;
 
-	if (new_probe(p, 0, disk_size_bytes(p->disk), &probe, err) < 0)
+	if (!probe)
 		return -1;
 	blkid_probe_enable_superblocks(probe, 0);
 	blkid_probe_enable_partitions(probe, 1);
@@ -446,8 +447,10 @@ static int probe_content(struct probing *p, struct volume *v, struct error *err)
 
 	if (v->size_bytes == 0)
 		return 0; /* libblkid would read on to the end of the disk */
-	if (copy_fat_root(p, v, err) < 0 ||
-	    new_probe(p, v->offset_bytes, v->size_bytes, &probe, err) < 0)
+	if (copy_fat_root(p, v, err) < 0)
+		return -1;
+	probe = new_probe(p, v->offset_bytes, v->size_bytes, err);
+	if (!probe)
 		return -1;
 	blkid_probe_enable_superblocks(probe, 1);
 	blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_LABEL | BLKID_SUBLKS_UUID |

@@ -14,6 +14,8 @@
 #define COPY_BYTES ((uint64_t)4 << 20)
 /* No block has a higher number inside a file than 32 bits can tell. */
 #define MAX_FILE_BLOCKS ((uint64_t)1 << 32)
+#define ACL_TAG_USER    0x02
+#define ACL_TAG_GROUP   0x08
 
 /* 'count' blocks from 'logical' in the file stand from 'physical' on in the file system. */
 struct run {
@@ -250,11 +252,12 @@ static int read_content(const struct extfs_node *node, uint64_t size, char **ret
 
 	if (node->inode.i_flags & EXT4_INLINE_DATA_FL) {
 		CLEANUP_FREE char *small = NULL;
-		size_t have;
+		size_t have = 0;
 
 		if (read_inline(node, size, &small, &have, err) < 0)
 			return -1;
-		memcpy(data, small, have);
+		if (have)
+			memcpy(data, small, have);
 	} else if (walk_runs(&walk) < 0) {
 		return -1;
 	}
@@ -341,7 +344,7 @@ static int copy_runs(const struct extfs_node *node, int fd, struct error *err)
 static int copy_inline(const struct extfs_node *node, int fd, struct error *err)
 {
 	CLEANUP_FREE char *data = NULL;
-	size_t have;
+	size_t have = 0;
 
 	if (read_inline(node, extfs_node_size(node), &data, &have, err) < 0)
 		return -1;
@@ -392,35 +395,66 @@ int extfs_node_link(const struct extfs_node *node, char **ret, struct error *err
 }
 
 struct xattr_list {
+	struct ext2_xattr_handle *handle;
 	struct rootfs_xattr *items;
 	size_t count;
+	errcode_t code;
 };
 
-static int add_xattr(char *name, char *value, size_t size, void *opaque)
+static void append_xattr(struct xattr_list *list, const char *name, const void *value, size_t size)
 {
-	struct xattr_list *list = opaque;
-
-	if (strcmp(name, "system.data") == 0)
-		return 0; /* inline content, no attribute that getxattr(2) knows */
 	list->items = mem_grow(list->items, list->count + 1, sizeof(*list->items));
 	list->items[list->count++] = (struct rootfs_xattr){
 		.name = str_copy(name), .value = mem_copy(value, size), .size = size};
+}
+
+/*
+ * ACLs stand on the disk in a shorter form than getxattr(2) gives. libext2fs converts them in
+ * ext2fs_xattr_get() only, and there leaves 0 where the kernel says "no id".
+ */
+static int append_acl(struct xattr_list *list, const char *name)
+{
+	const size_t head = 4, entry_size = 8;
+	void *converted = NULL;
+	uint8_t *acl;
+	size_t size = 0;
+
+	list->code = ext2fs_xattr_get(list->handle, name, &converted, &size);
+	if (list->code)
+		return XATTR_ABORT;
+	acl = converted;
+	for (size_t at = head; at + entry_size <= size; at += entry_size)
+		if (acl[at] != ACL_TAG_USER && acl[at] != ACL_TAG_GROUP)
+			memset(acl + at + 4, 0xff, 4);
+	append_xattr(list, name, acl, size);
+	ext2fs_free_mem(&converted);
+	return 0;
+}
+
+static int add_xattr(char *name, char *value, size_t size, void *opaque)
+{
+	if (strcmp(name, "system.data") == 0)
+		return 0; /* inline content, no attribute that getxattr(2) knows */
+	if (str_starts(name, "system.posix_acl_"))
+		return append_acl(opaque, name);
+	append_xattr(opaque, name, value, size);
 	return 0;
 }
 
 int extfs_node_xattrs(const struct extfs_node *node, struct rootfs_xattr **ret, size_t *ret_count,
                       struct error *err)
 {
-	struct ext2_xattr_handle *handle = NULL;
 	struct xattr_list list = {0};
-	errcode_t code = ext2fs_xattrs_open(node->volume->fs, node->number, &handle);
+	errcode_t code = ext2fs_xattrs_open(node->volume->fs, node->number, &list.handle);
 
 	if (!code)
-		code = ext2fs_xattrs_read(handle);
+		code = ext2fs_xattrs_read(list.handle);
 	if (!code)
-		code = ext2fs_xattrs_iterate(handle, add_xattr, &list);
-	if (handle)
-		ext2fs_xattrs_close(&handle);
+		code = ext2fs_xattrs_iterate(list.handle, add_xattr, &list);
+	if (!code)
+		code = list.code;
+	if (list.handle)
+		ext2fs_xattrs_close(&list.handle);
 	if (code) {
 		rootfs_xattrs_free(list.items, list.count);
 		return extfs_fail(node->volume, code, "read the attributes of", node->path, err);

@@ -103,8 +103,10 @@ static struct chunk *load_chunk(struct extfs_io *io, uint64_t index)
 	uint64_t left = io->size_bytes - start;
 
 	/* Unused until it is filled: a failed read must not leave stale bytes to be found. */
-	CLEANUP_FREE char *data = chunk->data ? STEAL(chunk->data) : mem_alloc(CHUNK_BYTES);
+	CLEANUP_FREE char *data = STEAL(chunk->data);
 
+	if (!data)
+		data = mem_alloc(CHUNK_BYTES);
 	if (disk_read(io->disk, data, left < CHUNK_BYTES ? left : CHUNK_BYTES,
 	              io->offset_bytes + start, &io->error) < 0)
 		return NULL;

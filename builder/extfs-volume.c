@@ -230,29 +230,32 @@ static int compare_entries(const void *a, const void *b)
 	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-static int read_dir(const struct extfs_node *node, struct dir **ret, struct error *err)
+/* NULL: error. */
+static struct dir *read_dir(const struct extfs_node *node, struct error *err)
 {
 	CLEANUP_DIR struct dir *dir = mem_alloc(sizeof(*dir));
 	struct dir_reading reading = {.dir = dir};
-	errcode_t code;
+	errcode_t code = 0;
 
 	if (node->inode.i_flags & EXT4_ENCRYPT_FL)
-		return extfs_refuse(node->volume, "it is encrypted", "list", node->path, err);
-	if (extfs_node_check_map(node, err) < 0)
-		return -1;
-	code = ext2fs_dir_iterate2(node->volume->fs, node->number, 0, NULL, add_entry, &reading);
-	if (code)
-		return extfs_fail(node->volume, code, "list", node->path, err);
+		reading.refusal = "it is encrypted";
+	else if (extfs_node_check_map(node, err) < 0)
+		return NULL;
+	else
+		code = ext2fs_dir_iterate2(node->volume->fs, node->number, 0, NULL, add_entry,
+		                           &reading);
 	if (dir->count)
 		qsort(dir->entries, dir->count, sizeof(*dir->entries), compare_entries);
 	for (size_t i = 1; i < dir->count && !reading.refusal; i++)
 		if (strcmp(dir->entries[i - 1].name, dir->entries[i].name) == 0)
 			reading.refusal = "a name stands in it twice (damaged file system)";
-	if (reading.refusal)
-		return extfs_refuse(node->volume, reading.refusal, "list", node->path, err);
-	dir->inode = node->number;
-	*ret = STEAL(dir);
-	return 0;
+	if (code)
+		extfs_fail(node->volume, code, "list", node->path, err);
+	else if (reading.refusal)
+		extfs_refuse(node->volume, reading.refusal, "list", node->path, err);
+	else
+		dir->inode = node->number;
+	return code || reading.refusal ? NULL : STEAL(dir);
 }
 
 static void drop_oldest(struct extfs_dirs *dirs)
@@ -277,7 +280,8 @@ static int get_dir(const struct extfs_node *node, const struct dir **ret, struct
 		if (dirs->items[i]->inode == node->number)
 			dir = dirs->items[i];
 	if (!dir) {
-		if (read_dir(node, &dir, err) < 0)
+		dir = read_dir(node, err);
+		if (!dir)
 			return -1;
 		while (dirs->count && (dirs->count == MAX_CACHED_DIRS ||
 		                       dirs->entries + dir->count > MAX_CACHED_ENTRIES))

@@ -182,9 +182,9 @@ static int receive(int fd, void *data, size_t size)
 		_Alignas(struct cmsghdr) char control[CMSG_SPACE(MESSAGE_FDS * sizeof(int))];
 		struct iovec part = {(char *)data + done, size - done};
 		struct msghdr message = {.msg_iov = &part,
-					 .msg_iovlen = 1,
-					 .msg_control = control,
-					 .msg_controllen = sizeof(control)};
+		                         .msg_iovlen = 1,
+		                         .msg_control = control,
+		                         .msg_controllen = sizeof(control)};
 		ssize_t n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 
 		if (n < 0 && errno == EINTR)
@@ -237,8 +237,7 @@ static void *run(void *opaque)
 
 		if (receive(gpu->fd, &header, sizeof(header)) < 0)
 			break;
-		if (header.size > sizeof(payload) ||
-		    receive(gpu->fd, payload, header.size) < 0 ||
+		if (header.size > sizeof(payload) || receive(gpu->fd, payload, header.size) < 0 ||
 		    serve(gpu, &header, payload) < 0)
 			break;
 	}

@@ -25,9 +25,9 @@
 struct fake_gpu;
 
 struct fake_gpu_counts {
-	uint64_t firmware_reads;  /* of BAR0, before fake_gpu_firmware_done() */
+	uint64_t firmware_reads; /* of BAR0, before fake_gpu_firmware_done() */
 	uint64_t firmware_writes;
-	uint64_t reads;           /* after it */
+	uint64_t reads; /* after it */
 	uint64_t writes;
 };
 

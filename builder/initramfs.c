@@ -21,17 +21,17 @@
 #include "initramfs.h"
 #include "str.h"
 
-#define MAX_FILE_BYTES	   (UINT64_C(1) << 30)
+#define MAX_FILE_BYTES     (UINT64_C(1) << 30)
 #define MAX_EXPANDED_BYTES (UINT64_C(8) << 30)
-#define MAX_KEPT_BYTES	   (UINT64_C(512) << 20)
-#define MAX_MEMBERS	   1000000
-#define MAX_NAME_BYTES	   4096 /* PATH_MAX; the kernel steps over longer ones */
-#define MAX_NAMES_BYTES	   (UINT64_C(64) << 20)
-#define MAX_LINKS	   40
-#define MAX_STEPS	   UINT64_C(50000000) /* path components looked up for one image */
-#define PIECE_BYTES	   65536
-#define HEADER_BYTES	   110
-#define MAX_LZ4_CHUNK	   ((8U << 20) + (8U << 20) / 255 + 16) /* LZ4_compressBound(8 MiB) */
+#define MAX_KEPT_BYTES     (UINT64_C(512) << 20)
+#define MAX_MEMBERS        1000000
+#define MAX_NAME_BYTES     4096 /* PATH_MAX; the kernel steps over longer ones */
+#define MAX_NAMES_BYTES    (UINT64_C(64) << 20)
+#define MAX_LINKS          40
+#define MAX_STEPS          UINT64_C(50000000) /* path components looked up for one image */
+#define PIECE_BYTES        65536
+#define HEADER_BYTES       110
+#define MAX_LZ4_CHUNK      ((8U << 20) + (8U << 20) / 255 + 16) /* LZ4_compressBound(8 MiB) */
 
 DEFINE_CLEANUP(archive_reader, struct archive *, archive_read_free)
 #define CLEANUP_ARCHIVE CLEANUP(cleanup_archive_reader)
@@ -49,8 +49,8 @@ struct source {
 /* Hard links of one file inside one archive: GNU cpio writes the content with the last. */
 struct link_group {
 	uint32_t ino, dev_major, dev_minor;
-	bool wanted;	/* 'keep' said yes for one of the names */
-	bool has_data;	/* 'data_member' is set */
+	bool wanted;   /* 'keep' said yes for one of the names */
+	bool has_data; /* 'data_member' is set */
 	size_t data_member;
 };
 
@@ -78,9 +78,9 @@ struct reader {
 struct stream {
 	struct reader *reader;
 	struct archive *archive; /* NULL: the image's own bytes */
-	uint64_t position;	 /* of the next byte to hand out; plain: its place in the image */
-	uint64_t produced;	 /* by the decompressor */
-	bool want_crc;		 /* of all that it produced, as gzip counts it: */
+	uint64_t position;       /* of the next byte to hand out; plain: its place in the image */
+	uint64_t produced;       /* by the decompressor */
+	bool want_crc;           /* of all that it produced, as gzip counts it: */
 	uint32_t crc;
 	size_t at, have;
 	uint8_t piece[PIECE_BYTES];
@@ -97,7 +97,7 @@ struct place {
 };
 
 __attribute__((format(printf, 3, 4))) static int refuse(struct error *err, const struct reader *r,
-							const char *format, ...)
+                                                        const char *format, ...)
 {
 	va_list args;
 
@@ -106,7 +106,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct error *err, const
 	va_end(args);
 	error_code(err, EXIT_INPUT);
 	return error_set(err, "cannot read initramfs '%s': archive %zu (%s): %s", r->name,
-			 r->out->archive_count + 1, r->compression, why);
+	                 r->out->archive_count + 1, r->compression, why);
 }
 
 /* Bytes read, fewer than asked for only at the end; -1 with errno set. */
@@ -190,8 +190,7 @@ static ssize_t stream_produce(struct stream *s, struct error *err)
 	}
 	n = archive_read_data(s->archive, s->piece, sizeof(s->piece));
 	if (n < 0)
-		return refuse(err, r, "damaged or truncated: %s",
-			      archive_error_string(s->archive));
+		return refuse(err, r, "damaged or truncated: %s", archive_error_string(s->archive));
 	s->produced += (uint64_t)n;
 	if (s->want_crc)
 		s->crc = crc_add(s->crc, s->piece, (size_t)n);
@@ -231,13 +230,13 @@ static ssize_t stream_some(struct stream *s, uint8_t *to, uint64_t size, struct 
 	r->out->expanded_bytes += n;
 	if (r->out->expanded_bytes > MAX_EXPANDED_BYTES)
 		return refuse(err, r, "it expands to more than %" PRIu64 " bytes",
-			      (uint64_t)MAX_EXPANDED_BYTES);
+		              (uint64_t)MAX_EXPANDED_BYTES);
 	return (ssize_t)n;
 }
 
 /* Exactly 'size' bytes; 'what' names them if the end comes first. */
 static int stream_take(struct stream *s, uint8_t *to, uint64_t size, const char *what,
-		       struct error *err)
+                       struct error *err)
 {
 	for (uint64_t done = 0; done < size;) {
 		ssize_t n = stream_some(s, to ? to + done : NULL, size - done, err);
@@ -248,7 +247,7 @@ static int stream_take(struct stream *s, uint8_t *to, uint64_t size, const char 
 			CLEANUP_FREE char *shown = str_printable(what, 200);
 
 			return refuse(err, s->reader, "truncated in %s, at byte %" PRIu64, shown,
-				      s->position);
+			              s->position);
 		}
 		done += (uint64_t)n;
 	}
@@ -300,7 +299,7 @@ static bool parse_hex(const uint8_t *p, uint32_t *ret)
 }
 
 static int parse_header(struct reader *r, const uint8_t *raw, uint64_t at, struct header *ret,
-			struct error *err)
+                        struct error *err)
 {
 	uint32_t fields[13];
 
@@ -324,7 +323,7 @@ static int parse_header(struct reader *r, const uint8_t *raw, uint64_t at, struc
 	};
 	if (ret->name_size < 2 || ret->name_size > MAX_NAME_BYTES)
 		return refuse(err, r, "a member's name of %" PRIu32 " bytes at byte %" PRIu64,
-			      ret->name_size, at);
+		              ret->name_size, at);
 	return 0;
 }
 
@@ -343,7 +342,7 @@ static int compare_groups(const void *a, const void *b)
 
 /* The group that a member with several links belongs to, made if new; remembers the member. */
 static struct link_group *join_group(struct reader *r, const struct header *h, size_t member,
-				     bool wanted)
+                                     bool wanted)
 {
 	struct link_group key = {h->ino, h->dev_major, h->dev_minor, false, false, 0};
 	struct link_group **found = tsearch(&key, &r->groups, compare_groups);
@@ -366,7 +365,7 @@ static int count_kept(struct reader *r, uint64_t size, struct error *err)
 	r->kept_bytes += size;
 	if (r->kept_bytes > MAX_KEPT_BYTES)
 		return refuse(err, r, "more than %" PRIu64 " bytes of members that are needed",
-			      (uint64_t)MAX_KEPT_BYTES);
+		              (uint64_t)MAX_KEPT_BYTES);
 	return 0;
 }
 
@@ -430,7 +429,7 @@ static int read_link(struct stream *s, struct initramfs_member *m, struct error 
 
 	if (m->size_bytes == 0 || m->size_bytes > MAX_NAME_BYTES)
 		return refuse(err, s->reader, "a link of %" PRIu64 " bytes at byte %" PRIu64,
-			      m->size_bytes, s->position);
+		              m->size_bytes, s->position);
 	if (stream_take(s, target, m->size_bytes, m->path, err) < 0)
 		return -1;
 	m->link = str_copy((const char *)target);
@@ -448,7 +447,7 @@ static int read_body(struct stream *s, const struct header *h, size_t index, str
 	if (!S_ISREG(m->mode)) {
 		if (m->size_bytes)
 			return refuse(err, r, "content where no file is, at byte %" PRIu64,
-				      s->position);
+			              s->position);
 		return 0;
 	}
 	wanted = r->keep && r->keep(r->opaque, m->path, m->size_bytes);
@@ -473,8 +472,7 @@ static char *normal_path(const char *raw)
 	return str_copy(*raw ? raw : ".");
 }
 
-static int add_member(struct reader *r, const struct header *h, const char *name,
-		      struct error *err)
+static int add_member(struct reader *r, const struct header *h, const char *name, struct error *err)
 {
 	struct initramfs *out = r->out;
 
@@ -482,8 +480,9 @@ static int add_member(struct reader *r, const struct header *h, const char *name
 	if (S_ISLNK(h->mode))
 		r->names_bytes += h->size;
 	if (out->count >= MAX_MEMBERS || r->names_bytes > MAX_NAMES_BYTES)
-		return refuse(err, r, "more than %d members, or names of more than %" PRIu64 " bytes",
-			      MAX_MEMBERS, (uint64_t)MAX_NAMES_BYTES);
+		return refuse(err, r,
+		              "more than %d members, or names of more than %" PRIu64 " bytes",
+		              MAX_MEMBERS, (uint64_t)MAX_NAMES_BYTES);
 	if (out->count == r->capacity) {
 		r->capacity = r->capacity ? 2 * r->capacity : 256;
 		out->members = mem_grow(out->members, r->capacity, sizeof(*out->members));
@@ -506,7 +505,8 @@ static int read_member(struct stream *s, struct error *err)
 	char name[MAX_NAME_BYTES];
 	struct header h = {0};
 
-	if (stream_take(s, raw, sizeof(raw), "a member's header or before the end record", err) < 0 ||
+	if (stream_take(s, raw, sizeof(raw), "a member's header or before the end record", err) <
+	            0 ||
 	    parse_header(r, raw, at, &h, err) < 0 ||
 	    stream_take(s, (uint8_t *)name, h.name_size, "a member's name", err) < 0)
 		return -1;
@@ -548,8 +548,8 @@ static int read_archives(struct stream *s, struct error *err)
 	while ((more = stream_skip_zeros(s, &next, err)) > 0) {
 		if (next != '0' || s->position & 3)
 			return refuse(err, s->reader,
-				      "garbage at byte %" PRIu64 " of its expanded content",
-				      s->position);
+			              "garbage at byte %" PRIu64 " of its expanded content",
+			              s->position);
 		if (read_archive(s, err) < 0)
 			return -1;
 	}
@@ -661,7 +661,7 @@ static int take_varint(struct reader *r, uint64_t *at, uint64_t *ret, struct err
 static int find_xz_end(struct reader *r, uint64_t start, uint64_t *ret, struct error *err)
 {
 	static const uint8_t check_bytes[] = {0,  4,  4,  4,  8,  8,  8,  16,
-					      16, 16, 32, 32, 32, 64, 64, 64};
+	                                      16, 16, 32, 32, 32, 64, 64, 64};
 	uint64_t at = start + 12, blocks = 0, records, ignored;
 	uint8_t b[12];
 
@@ -696,7 +696,7 @@ struct format {
 	const char *name;
 	uint8_t magic[6];
 	size_t magic_size;
-	int filter; /* ARCHIVE_FILTER_… */
+	int filter;                       /* ARCHIVE_FILTER_… */
 	int (*enable)(struct archive *a); /* NULL: refused, see 'refusal' */
 	int (*find_end)(struct reader *r, uint64_t start, uint64_t *ret, struct error *err);
 	const char *refusal, *hint;
@@ -704,25 +704,78 @@ struct format {
 
 /* The magics that the kernel looks for (lib/decompress.c), and what people mistake for them. */
 static const struct format formats[] = {
-	{"gzip", {0x1f, 0x8b}, 2, ARCHIVE_FILTER_GZIP, archive_read_support_filter_gzip, NULL, NULL,
-	 NULL},
-	{"bzip2", {'B', 'Z', 'h'}, 3, ARCHIVE_FILTER_BZIP2, archive_read_support_filter_bzip2, NULL,
-	 NULL, NULL},
-	{"lzma", {0x5d, 0x00}, 2, ARCHIVE_FILTER_LZMA, archive_read_support_filter_lzma, NULL, NULL,
-	 NULL},
-	{"xz", {0xfd, '7', 'z', 'X', 'Z', 0}, 6, ARCHIVE_FILTER_XZ, archive_read_support_filter_xz,
-	 find_xz_end, NULL, NULL},
-	{"zstd", {0x28, 0xb5, 0x2f, 0xfd}, 4, ARCHIVE_FILTER_ZSTD, archive_read_support_filter_zstd,
-	 find_zstd_end, NULL, NULL},
-	{"lz4", {0x02, 0x21, 0x4c, 0x18}, 4, ARCHIVE_FILTER_LZ4, archive_read_support_filter_lz4,
-	 find_lz4_end, NULL, NULL},
-	{"lz4 frame", {0x04, 0x22, 0x4d, 0x18}, 4, 0, NULL, NULL,
-	 "the kernel reads lz4 in its legacy format only", "compress it with 'lz4 -l'"},
-	{"lzo", {0x89, 'L', 'Z', 'O'}, 4, 0, NULL, NULL, "gpuimg does not read lzo",
-	 "set another compression in the image's initramfs configuration"},
-	{"binary cpio", {0xc7, 0x71}, 2, 0, NULL, NULL,
-	 "the old binary cpio format, which the kernel refuses",
-	 "write it with 'cpio -o -H newc'"},
+	{"gzip",
+         {0x1f, 0x8b},
+         2,
+         ARCHIVE_FILTER_GZIP,
+         archive_read_support_filter_gzip,
+         NULL,
+         NULL,
+         NULL},
+	{"bzip2",
+         {'B', 'Z', 'h'},
+         3,
+         ARCHIVE_FILTER_BZIP2,
+         archive_read_support_filter_bzip2,
+         NULL,
+         NULL,
+         NULL},
+	{"lzma",
+         {0x5d, 0x00},
+         2,
+         ARCHIVE_FILTER_LZMA,
+         archive_read_support_filter_lzma,
+         NULL,
+         NULL,
+         NULL},
+	{"xz",
+         {0xfd, '7', 'z', 'X', 'Z', 0},
+         6,
+         ARCHIVE_FILTER_XZ,
+         archive_read_support_filter_xz,
+         find_xz_end,
+         NULL,
+         NULL},
+	{"zstd",
+         {0x28, 0xb5, 0x2f, 0xfd},
+         4,
+         ARCHIVE_FILTER_ZSTD,
+         archive_read_support_filter_zstd,
+         find_zstd_end,
+         NULL,
+         NULL},
+	{"lz4",
+         {0x02, 0x21, 0x4c, 0x18},
+         4,
+         ARCHIVE_FILTER_LZ4,
+         archive_read_support_filter_lz4,
+         find_lz4_end,
+         NULL,
+         NULL},
+	{"lz4 frame",
+         {0x04, 0x22, 0x4d, 0x18},
+         4,
+         0,
+         NULL,
+         NULL,
+         "the kernel reads lz4 in its legacy format only",
+         "compress it with 'lz4 -l'"},
+	{"lzo",
+         {0x89, 'L', 'Z', 'O'},
+         4,
+         0,
+         NULL,
+         NULL,
+         "gpuimg does not read lzo",
+         "set another compression in the image's initramfs configuration"},
+	{"binary cpio",
+         {0xc7, 0x71},
+         2,
+         0,
+         NULL,
+         NULL,
+         "the old binary cpio format, which the kernel refuses",
+         "write it with 'cpio -o -H newc'"},
 };
 
 /* What the decompressor reads: a part of the image. */
@@ -748,7 +801,7 @@ static la_ssize_t feed_read(struct archive *a, void *opaque, const void **ret)
 }
 
 static int open_decompressor(struct reader *r, const struct format *format, struct feed *feed,
-			     struct archive **ret, struct error *err)
+                             struct archive **ret, struct error *err)
 {
 	CLEANUP_ARCHIVE struct archive *a = archive_read_new();
 	struct archive_entry *entry;
@@ -758,7 +811,7 @@ static int open_decompressor(struct reader *r, const struct format *format, stru
 	    format->enable(a) != ARCHIVE_OK) {
 		error_code(err, EXIT_HOST);
 		return error_set(err, "cannot read initramfs '%s': libarchive has no %s here",
-				 r->name, format->name);
+		                 r->name, format->name);
 	}
 	if (archive_read_open(a, feed, NULL, feed_read, NULL) != ARCHIVE_OK ||
 	    archive_read_next_header(a, &entry) != ARCHIVE_OK) {
@@ -778,7 +831,7 @@ static int open_decompressor(struct reader *r, const struct format *format, stru
  * stream, whose checksum is nowhere: then the last length does not fit, and only that is told.
  */
 static int check_gzip_trailer(struct reader *r, const struct stream *s, uint64_t end,
-			      size_t archives, struct error *err)
+                              size_t archives, struct error *err)
 {
 	uint8_t trailer[8];
 
@@ -795,7 +848,7 @@ static int check_gzip_trailer(struct reader *r, const struct stream *s, uint64_t
 }
 
 static int read_compressed(struct reader *r, const struct format *format, uint64_t *at,
-			   struct error *err)
+                           struct error *err)
 {
 	CLEANUP_FREE struct feed *feed = mem_alloc(sizeof(*feed));
 	CLEANUP_FREE struct stream *s = mem_alloc(sizeof(*s));
@@ -822,8 +875,7 @@ static int read_compressed(struct reader *r, const struct format *format, uint64
 		return -1;
 	if (!format->find_end)
 		end = *at + (uint64_t)archive_filter_bytes(a, -1);
-	if (s->want_crc &&
-	    check_gzip_trailer(r, s, end, r->out->archive_count - before, err) < 0)
+	if (s->want_crc && check_gzip_trailer(r, s, end, r->out->archive_count - before, err) < 0)
 		return -1;
 	*at = end;
 	return 0;
@@ -847,9 +899,10 @@ static int read_unknown(struct reader *r, uint64_t at, struct error *err)
 	error_code(err, EXIT_INPUT);
 	if (r->out->archive_count == 0)
 		return error_set(err, "'%s' is not an initramfs: unknown content at byte %" PRIu64,
-				 r->name, at);
-	return error_set(err, "cannot read initramfs '%s': garbage after archive %zu, at byte %" PRIu64,
-			 r->name, r->out->archive_count, at);
+		                 r->name, at);
+	return error_set(err,
+	                 "cannot read initramfs '%s': garbage after archive %zu, at byte %" PRIu64,
+	                 r->name, r->out->archive_count, at);
 }
 
 /* What begins at this place, which is not a zero. */
@@ -1009,7 +1062,7 @@ static int place_members(struct reader *r, struct error *err)
 	if (steps == 0) {
 		error_code(err, EXIT_INPUT);
 		return error_set(err, "cannot read initramfs '%s': its links are too entangled",
-				 r->name);
+		                 r->name);
 	}
 	return 0;
 }
@@ -1032,13 +1085,13 @@ static int read_segments(struct reader *r, struct error *err)
 	if (r->out->archive_count == 0) {
 		error_code(err, EXIT_INPUT);
 		return error_set(err, "'%s' is not an initramfs: %s", r->name,
-				 r->source->size ? "nothing but zeros" : "it is empty");
+		                 r->source->size ? "nothing but zeros" : "it is empty");
 	}
 	return place_members(r, err);
 }
 
 static int read_source(struct initramfs *ret, struct source *source, const char *name,
-		       initramfs_keep *keep, void *opaque, struct error *err)
+                       initramfs_keep *keep, void *opaque, struct error *err)
 {
 	CLEANUP_INITRAMFS struct initramfs i = {0};
 	struct reader r = {
@@ -1055,7 +1108,7 @@ static int read_source(struct initramfs *ret, struct source *source, const char 
 }
 
 int initramfs_read_file(struct initramfs *ret, int fd, const char *name, initramfs_keep *keep,
-			void *opaque, struct error *err)
+                        void *opaque, struct error *err)
 {
 	CLEANUP_FREE struct source *source = mem_alloc(sizeof(*source));
 	struct stat st;
@@ -1065,8 +1118,7 @@ int initramfs_read_file(struct initramfs *ret, int fd, const char *name, initram
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > MAX_FILE_BYTES) {
 		error_code(err, EXIT_INPUT);
 		return error_set(err, "cannot read initramfs '%s': %s", name,
-				 S_ISREG(st.st_mode) ? "larger than 1 GiB"
-						     : "not a regular file");
+		                 S_ISREG(st.st_mode) ? "larger than 1 GiB" : "not a regular file");
 	}
 	source->fd = fd;
 	source->size = (uint64_t)st.st_size;
@@ -1074,7 +1126,7 @@ int initramfs_read_file(struct initramfs *ret, int fd, const char *name, initram
 }
 
 int initramfs_read_memory(struct initramfs *ret, const void *data, size_t size, const char *name,
-			  initramfs_keep *keep, void *opaque, struct error *err)
+                          initramfs_keep *keep, void *opaque, struct error *err)
 {
 	CLEANUP_FREE struct source *source = mem_alloc(sizeof(*source));
 
@@ -1102,7 +1154,7 @@ void initramfs_free(struct initramfs *i)
 }
 
 static const struct initramfs_member *find(const struct initramfs *i, const char *path,
-					   bool follow_last)
+                                           bool follow_last)
 {
 	uint64_t steps = MAX_NAME_BYTES * (MAX_LINKS + 1);
 	CLEANUP_FREE char *real = resolve(i, path, follow_last, &steps);
@@ -1123,8 +1175,8 @@ const struct initramfs_member *initramfs_find_target(const struct initramfs *i, 
 /* Whether the file name is that of the module, in any of the compressions that kmod reads. */
 static bool is_module_file(const char *file, const char *name)
 {
-	static const char *const suffixes[] = {".ko", ".ko.gz", ".ko.xz", ".ko.zst", ".ko.lz4",
-					       ".ko.bz2"};
+	static const char *const suffixes[] = {".ko",     ".ko.gz",  ".ko.xz",
+	                                       ".ko.zst", ".ko.lz4", ".ko.bz2"};
 
 	for (; *name; file++, name++)
 		if (*file != *name &&

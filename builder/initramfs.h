@@ -19,20 +19,20 @@
 #include "str.h"
 
 struct initramfs_member {
-	char *path;      /* as written, but without leading "/" or "./"; the top itself is "." */
+	char *path; /* as written, but without leading "/" or "./"; the top itself is "." */
 	uint32_t mode;
 	uint64_t size_bytes;
-	char *link;      /* target of a symbolic link, else NULL */
-	uint8_t *data;   /* kept only where 'keep' asked for it, with a NUL after it; else NULL.
-			  * Hard links of one file all have its size, and its content where asked. */
-	size_t archive;  /* 0: the first cpio of the file */
+	char *link;     /* target of a symbolic link, else NULL */
+	uint8_t *data;  /* kept only where 'keep' asked for it, with a NUL after it; else NULL.
+	                 * Hard links of one file all have its size, and its content where asked. */
+	size_t archive; /* 0: the first cpio of the file */
 };
 
 struct initramfs {
 	struct initramfs_member *members; /* in order; a later one of the same path wins at boot */
 	size_t count;
 	size_t archive_count;
-	struct strv compressions;         /* per archive: "none", "gzip", "zstd"… */
+	struct strv compressions; /* per archive: "none", "gzip", "zstd"… */
 	uint64_t expanded_bytes;
 	void *by_path; /* the tree of what is there after unpacking: initramfs_find's own */
 };
@@ -46,9 +46,9 @@ typedef bool initramfs_keep(void *opaque, const char *path, uint64_t size_bytes)
  * a bound. 'members' holds what the kernel would unpack.
  */
 int initramfs_read_file(struct initramfs *ret, int fd, const char *name, initramfs_keep *keep,
-			void *opaque, struct error *err);
+                        void *opaque, struct error *err);
 int initramfs_read_memory(struct initramfs *ret, const void *data, size_t size, const char *name,
-			  initramfs_keep *keep, void *opaque, struct error *err);
+                          initramfs_keep *keep, void *opaque, struct error *err);
 void initramfs_free(struct initramfs *i);
 #define CLEANUP_INITRAMFS CLEANUP(initramfs_free)
 

@@ -22,10 +22,10 @@
 
 #define MAX_CONFIG_BYTES (1U << 20)
 #define MAX_CONFIG_FILES 4096
-#define MAX_INDEX_BYTES	 (16U << 20)
-#define MAX_KEY_LENGTH	 4096
-#define MAX_INDEX_DEPTH	 1024
-#define MAX_INDEX_TEXT	 (UINT64_C(256) << 20)
+#define MAX_INDEX_BYTES  (16U << 20)
+#define MAX_KEY_LENGTH   4096
+#define MAX_INDEX_DEPTH  1024
+#define MAX_INDEX_TEXT   (UINT64_C(256) << 20)
 
 /* An L4 both ways (a board may be a VGA controller when a display is enabled), then Kepler,
  * Pascal, Volta, Turing, Ampere, Hopper and Blackwell boards of data centres. */
@@ -54,9 +54,14 @@ static const char *const config_paths[] = {
 };
 
 static const char *const index_names[] = {
-	"modules.dep",		   "modules.dep.bin",	  "modules.alias",
-	"modules.alias.bin",	   "modules.builtin",	  "modules.builtin.bin",
-	"modules.builtin.modinfo", "modules.builtin.alias.bin",
+	"modules.dep",
+	"modules.dep.bin",
+	"modules.alias",
+	"modules.alias.bin",
+	"modules.builtin",
+	"modules.builtin.bin",
+	"modules.builtin.modinfo",
+	"modules.builtin.alias.bin",
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -107,7 +112,7 @@ static int make_dirs(const char *path, struct error *err)
 }
 
 static int put_file(const char *dir, const char *name, const void *data, size_t size,
-		    struct error *err)
+                    struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("%s/%s", dir, name);
 	CLEANUP_CLOSE int fd =
@@ -137,7 +142,7 @@ struct index_walk {
 	const uint8_t *data;
 	size_t size;
 	uint64_t nodes; /* visited so far */
-	uint64_t text;	/* what a dump of all keys would be long */
+	uint64_t text;  /* what a dump of all keys would be long */
 };
 
 static bool walk_u32(const struct index_walk *w, size_t *at, uint32_t *ret)
@@ -229,8 +234,11 @@ static bool index_is_sound(const void *data, size_t size)
 }
 
 static int put_index(const struct modules *m, const char *name, const char *from, const void *data,
-		     size_t size, struct error *err)
+                     size_t size, struct error *err)
 {
+	/* depmod leaves modules.builtin.alias.bin empty where there is no modinfo. */
+	if (str_ends(name, ".bin") && size == 0)
+		return 0;
 	if (str_ends(name, ".bin") && !index_is_sound(data, size)) {
 		error_code(err, EXIT_INPUT);
 		error_set(err, "cannot use the module index '%s': it is damaged", from);
@@ -309,7 +317,7 @@ static void write_sound_lines(FILE *out, const char *text, size_t size)
 }
 
 static int put_config(const char *dir, const char *name, const char *text, size_t size,
-		      struct error *err)
+                      struct error *err)
 {
 	CLEANUP_FREE char *sound = NULL;
 	size_t sound_size = 0;
@@ -326,7 +334,7 @@ static int put_config(const char *dir, const char *name, const char *text, size_
 /* The empty world: its directories, and no configuration yet. A new one at every call, since
  * a scratch directory may serve for a root and for its initramfs. */
 static int world_open(struct modules *m, const char *kver, const char *scratch, char **ret_top,
-		      struct error *err)
+                      struct error *err)
 {
 	CLEANUP_FREE char *top = str_format("%s/modules-XXXXXX", scratch);
 
@@ -351,7 +359,7 @@ static int too_many_files(const char *where, struct error *err)
 }
 
 static int copy_index(const struct modules *m, struct rootfs *r, const char *name,
-		      struct error *err)
+                      struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("/lib/modules/%s/%s", m->kver, name);
 	CLEANUP_FREE void *data = NULL;
@@ -372,8 +380,8 @@ static int copy_index(const struct modules *m, struct rootfs *r, const char *nam
 
 /* One file of modprobe.d. A link to nowhere or to /dev/null counts as an empty file, which
  * hides those of its name in later directories: a documented way to switch one off. */
-static int copy_config(struct rootfs *r, const char *from_dir, const char *name,
-		       const char *to_dir, struct error *err)
+static int copy_config(struct rootfs *r, const char *from_dir, const char *name, const char *to_dir,
+                       struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("%s/%s", from_dir, name);
 	CLEANUP_FREE void *data = NULL;
@@ -398,7 +406,7 @@ static bool is_config_name(const char *name)
 }
 
 static int copy_config_dir(struct modules *m, struct rootfs *r, const char *top, const char *dir,
-			   struct strv *seen, struct error *err)
+                           struct strv *seen, struct error *err)
 {
 	CLEANUP_FREE char *to = str_format("%s/%s", top, dir), *path = str_format("/%s", dir);
 	CLEANUP_FREE char *real = NULL;
@@ -439,8 +447,9 @@ static int fill_from_rootfs(struct modules *m, struct rootfs *r, const char *top
 			return -1;
 	if (!have_file(m, "modules.dep") && !have_file(m, "modules.dep.bin")) {
 		error_code(err, EXIT_INPUT);
-		error_set(err, "kernel %s has no module index: '/lib/modules/%s/modules.dep' is missing",
-			  m->kver, m->kver);
+		error_set(err,
+		          "kernel %s has no module index: '/lib/modules/%s/modules.dep' is missing",
+		          m->kver, m->kver);
 		return error_hint(err, "run 'depmod %s' in the image", m->kver);
 	}
 	for (size_t i = 0; i < COUNT(config_paths); i++)
@@ -450,7 +459,7 @@ static int fill_from_rootfs(struct modules *m, struct rootfs *r, const char *top
 }
 
 int modules_from_rootfs(struct modules *ret, struct rootfs *r, const char *kver,
-			const char *scratch, struct error *err)
+                        const char *scratch, struct error *err)
 {
 	CLEANUP_MODULES struct modules m = {0};
 	CLEANUP_FREE char *top = NULL;
@@ -491,7 +500,7 @@ static int need_data(const struct initramfs_member *m, struct error *err)
 }
 
 static int take_index(const struct modules *m, const struct initramfs *i, const char *name,
-		      struct error *err)
+                      struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("lib/modules/%s/%s", m->kver, name);
 	CLEANUP_FREE char *usr = str_format("usr/%s", path);
@@ -510,8 +519,8 @@ static int take_index(const struct modules *m, const struct initramfs *i, const 
 	return put_index(m, name, path, found->data, found->size_bytes, err);
 }
 
-static int take_config(const struct initramfs *i, const char *dir, const char *name,
-		       const char *to, struct error *err)
+static int take_config(const struct initramfs *i, const char *dir, const char *name, const char *to,
+                       struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("%s/%s", dir, name);
 	const struct initramfs_member *m = initramfs_find(i, path);
@@ -549,7 +558,7 @@ static int list_config_names(const struct initramfs *i, struct strv *ret, struct
 }
 
 static int fill_from_initramfs(struct modules *m, const struct initramfs *i, const char *top,
-			       struct error *err)
+                               struct error *err)
 {
 	const struct initramfs_member *seen[COUNT(config_paths)] = {NULL};
 	CLEANUP_STRV struct strv names = {0};
@@ -579,7 +588,7 @@ static int fill_from_initramfs(struct modules *m, const struct initramfs *i, con
 }
 
 int modules_from_initramfs(struct modules *ret, const struct initramfs *i, const char *kver,
-			   const char *scratch, struct error *err)
+                           const char *scratch, struct error *err)
 {
 	CLEANUP_MODULES struct modules m = {0};
 	CLEANUP_FREE char *top = NULL;
@@ -603,7 +612,7 @@ void modules_free(struct modules *m)
 /* --- The oracle ------------------------------------------------------------------------- */
 
 static void ignore_log(void *data, int priority, const char *file, int line, const char *fn,
-		       const char *format, va_list args)
+                       const char *format, va_list args)
 {
 	(void)data;
 	(void)priority;
@@ -714,14 +723,15 @@ static bool index_has(const struct modules *m, const char *name, bool *ret_built
 	if (oracle_open(&o, m, &ignored) < 0 ||
 	    kmod_module_new_from_lookup(o.none, name, &list) < 0)
 		return false;
-	*ret_builtin = list && kmod_module_apply_filter(o.none, KMOD_FILTER_BUILTIN, list,
-							&files) == 0 && !files;
+	*ret_builtin = list &&
+	               kmod_module_apply_filter(o.none, KMOD_FILTER_BUILTIN, list, &files) == 0 &&
+	               !files;
 	kmod_list_foreach(item, list)
 	{
 		struct kmod_module *module = kmod_module_get_module(item);
 
 		found |= strcmp(kmod_module_get_name(module), name) == 0 &&
-			 (*ret_builtin || kmod_module_get_path(module));
+		         (*ret_builtin || kmod_module_get_path(module));
 		kmod_module_unref(module);
 	}
 	*ret_builtin &= found;
@@ -819,7 +829,7 @@ static void add_loadable_by_text(struct question *q, struct strv *ret)
 }
 
 static int lookup_loadable(const struct modules *m, const struct oracle *o, const char *asked,
-			   struct strv *ret, struct error *err)
+                           struct strv *ret, struct error *err)
 {
 	CLEANUP_KMOD_LIST struct kmod_list *list = NULL;
 	struct question q = {.m = m, .oracle = o, .asked = asked};
@@ -921,7 +931,7 @@ static void add_claimants_from(FILE *f, struct strv *to)
 }
 
 static int add_claimants_of_index(const struct oracle *o, enum kmod_index type, struct strv *to,
-				  struct error *err)
+                                  struct error *err)
 {
 	CLEANUP_CLOSE int fd = memfd_create("aliases", MFD_CLOEXEC);
 	CLEANUP_FCLOSE FILE *f = NULL;
@@ -959,7 +969,7 @@ static void add_claimants_of_modinfo(const struct modules *m, struct strv *to)
 }
 
 int modules_claimants(const struct modules *m, struct strv *ret, struct strv *ret_builtin,
-		      struct error *err)
+                      struct error *err)
 {
 	CLEANUP_ORACLE struct oracle o = {0};
 	CLEANUP_STRV struct strv all = {0}, builtin = {0};

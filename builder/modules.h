@@ -20,20 +20,20 @@ extern const char *const modules_gpu_aliases[]; /* NULL at the end */
 
 /* One kernel's module world in a scratch directory. */
 struct modules {
-	char *dir;     /* …/lib/modules/KVER */
+	char *dir; /* …/lib/modules/KVER */
 	char *kver;
 	struct strv config_dirs; /* existing modprobe.d directories, kmod's order of priority */
 };
 
-/* From the guest's root: /lib/modules/KVER/modules.*, and modprobe.d of /etc, /usr/local/lib, /usr/lib,
- * /lib (links followed inside the guest). scratch: an existing directory that is ours. */
+/* From the guest's root: /lib/modules/KVER/modules.*, and modprobe.d of /etc, /usr/local/lib,
+ * /usr/lib, /lib (links followed inside the guest). scratch: an existing directory that is ours. */
 int modules_from_rootfs(struct modules *ret, struct rootfs *r, const char *kver,
-			const char *scratch, struct error *err);
+                        const char *scratch, struct error *err);
 /* The same from an initramfs that was read with modules_keep(). An initramfs without modules
  * at all gives a world where nothing can be loaded. */
 int modules_from_initramfs(struct modules *ret, const struct initramfs *i, const char *kver,
-			   const char *scratch, struct error *err);
-initramfs_keep modules_keep; /* keeps modprobe.d files and modules.* indexes */
+                           const char *scratch, struct error *err);
+initramfs_keep modules_keep;          /* keeps modprobe.d files and modules.* indexes */
 void modules_free(struct modules *m); /* the scratch directory's content stays */
 #define CLEANUP_MODULES CLEANUP(modules_free)
 
@@ -44,14 +44,14 @@ void modules_free(struct modules *m); /* the scratch directory's content stays *
  * ret_builtin (may be NULL): no modprobe.d file can block those.
  */
 int modules_claimants(const struct modules *m, struct strv *ret, struct strv *ret_builtin,
-		      struct error *err);
+                      struct error *err);
 bool modules_is_nvidia_driver(const char *name); /* but not nvidiafb, which is a framebuffer */
 
 /* Modules that udev would really load for any of modules_gpu_aliases (blacklist and install
  * lines applied, as 'modprobe -b -n -v ALIAS' does), without NVIDIA's own driver. */
 int modules_loadable_by_alias(const struct modules *m, struct strv *ret, struct error *err);
-/* Whether 'modprobe NAME' would load it: exists and no install line ("/bin/false", "/bin/true", ":")
- * stands before. 1 yes, 0 no (or no such module), -1 error. */
+/* Whether 'modprobe NAME' would load it: exists and no install line ("/bin/false", "/bin/true",
+ * ":") stands before. 1 yes, 0 no (or no such module), -1 error. */
 int modules_loadable_by_name(const struct modules *m, const char *name, struct error *err);
 /* Whether the kernel has it as a module file or built in (modules.builtin). */
 bool modules_have(const struct modules *m, const char *name, bool *ret_builtin);

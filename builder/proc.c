@@ -53,16 +53,15 @@ static void child_exec(const char *const *argv, const struct proc_options *o, pi
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
 	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(127);
 	for (int i = 0; i < 3; i++)
 		if (dup2(fds[i], i) < 0)
 			_exit(127);
 	for (size_t i = 0; i < o->pass_count; i++)
 		fcntl(o->pass_fds[i], F_SETFD, 0);
 	errnum = o->in_child ? o->in_child(o->in_child_data) : 0;
-	/* after in_child: the kernel forgets the death signal when ids change */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(127);
 	if (errnum == 0) {
 		execvpe(argv[0], (char *const *)argv, o->env ? (char *const *)o->env : environ);
 		errnum = errno;

@@ -25,7 +25,8 @@ struct proc_options {
 	void (*on_line)(void *opaque, const char *line);
 	void *opaque;
 	/* Called in the child just before exec: async-signal-safe calls only. Returns 0, or an
-	 * errno value that the start fails with. May change ids and namespaces; may be NULL. */
+	 * errno value that the start fails with. If it changes ids, the kernel forgets the death
+	 * signal, and it has to set it anew. May be NULL. */
 	int (*in_child)(const void *in_child_data);
 	const void *in_child_data;
 };

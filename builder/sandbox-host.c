@@ -96,10 +96,12 @@ static int check_bubblewrap(int userns_fd, struct error *err)
 	                                   "--",
 	                                   "true",
 	                                   NULL};
+	const struct sandbox_entry entry = {
+		.userns_fd = userns_fd, .parent = getpid(), .pid_fd = -1};
 	const struct proc_options options = {
 		.timeout_ms = PROBE_TIMEOUT_MS,
-		.in_child = sandbox_userns_enter,
-		.in_child_data = &userns_fd,
+		.in_child = sandbox_enter,
+		.in_child_data = &entry,
 	};
 
 	if (proc_run(argv, &options, NULL, 0, err) == 0)

@@ -211,12 +211,5 @@ int launch_prepare(struct sandbox *s, struct launch *l, const struct guest_comma
 	add_root(s, &l->args, command->network);
 	if (add_env(&l->args, command->env, err) < 0)
 		return -1;
-	if (s->devices && s->devices->root_uuid && add_grub(s, l, err) < 0)
-		return -1;
-	if (pipe2(l->info, O_CLOEXEC) < 0)
-		return error_errno(err, errno, "cannot make a pipe");
-	l->fds[l->fd_count++] = l->info[1];
-	strv_add(&l->args, "--info-fd");
-	strv_addf(&l->args, "%d", l->info[1]);
-	return 0;
+	return s->devices && s->devices->root_uuid ? add_grub(s, l, err) : 0;
 }

@@ -6,7 +6,7 @@
 #include "sandbox.h"
 
 #define GUEST_PATH     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define LAUNCH_FDS_MAX 8 /* name resolution, four stand-ins, and one to report */
+#define LAUNCH_FDS_MAX 8 /* name resolution, four stand-ins, and some room */
 
 struct sandbox {
 	char *dir;
@@ -22,7 +22,6 @@ struct launch {
 	struct strv args;
 	int fds[LAUNCH_FDS_MAX];
 	size_t fd_count;
-	int info[2]; /* bubblewrap writes here which process is the sandbox's first */
 };
 
 /* sandbox-launch.c: all of the command line but "--" and the command. */
@@ -34,8 +33,14 @@ void launch_bind_file(struct launch *l, int fd, const char *perms, const char *p
 /* sandbox-userns.c: a user namespace that maps guest ids as tree.h says, and in which no
  * further one can be made. The error (EXIT_HOST) has its cure. */
 int sandbox_userns_new(int *ret_fd, struct error *err);
-/* For proc_options.in_child: become root of the namespace that 'userns_fd' points to. */
-int sandbox_userns_enter(const void *userns_fd);
+/* For proc_options.in_child, a struct sandbox_entry: become root of that namespace, as the first
+ * process of a process namespace that ends with the process 'parent'. */
+struct sandbox_entry {
+	int userns_fd;
+	pid_t parent;
+	int pid_fd; /* the host's id of that first process is written here, a pid_t; or -1 */
+};
+int sandbox_enter(const void *entry);
 
 /*
  * sandbox-resolv.c: name resolution for one run. The guest's own /etc/resolv.conf is as it was

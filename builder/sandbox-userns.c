@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -151,16 +151,73 @@ int sandbox_userns_new(int *ret_fd, struct error *err)
 	return open_userns(h.pid, ret_fd, err);
 }
 
-int sandbox_userns_enter(const void *userns_fd)
+/* From here to the end of the file: in a child between fork and exec, see proc.h. */
+static int become_root(int userns_fd)
 {
 	const struct rlimit no_core = {0};
 
 	umask(022);
 	setrlimit(RLIMIT_CORE, &no_core); /* the host's core handler is not for guest programs */
 	/* raw calls: the library's would signal all threads, of which the child has none */
-	if (setns(*(const int *)userns_fd, CLONE_NEWUSER) < 0 ||
-	    syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
-	    syscall(SYS_setresuid, 0, 0, 0) < 0)
+	if (setns(userns_fd, CLONE_NEWUSER) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
+	    syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
 		return errno;
+	return 0;
+}
+
+static void close_all_but(int keep)
+{
+	if (syscall(SYS_close_range, 3, keep - 1, 0) == 0 &&
+	    syscall(SYS_close_range, keep + 1, ~0U, 0) == 0)
+		return;
+	for (int fd = 3; fd < 4096; fd++) /* Linux before 5.9 */
+		if (fd != keep)
+			close(fd);
+}
+
+/* Ends as 'first' ends; 'alive' stays open for as long as this process lives. */
+static void keep(pid_t first, int alive, int pid_fd)
+{
+	int status = 0;
+
+	if (pid_fd >= 0 && write(pid_fd, &first, sizeof(first)) != sizeof(first))
+		kill(first, SIGKILL);
+	close_all_but(alive);
+	while (waitpid(first, &status, 0) < 0 && errno == EINTR)
+		;
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+/*
+ * bubblewrap's --die-with-parent leaves a gap: its child asks for the death signal only when
+ * all is mounted, and lives on if bubblewrap is killed before. So all of bubblewrap runs in a
+ * process namespace, which the kernel empties when its first process is gone. That one is
+ * watched over by the process that proc.c knows, and both check that their parent lives.
+ */
+int sandbox_enter(const void *entry)
+{
+	const struct sandbox_entry *e = entry;
+	struct pollfd alive = {.fd = -1, .events = POLLIN};
+	int errnum = become_root(e->userns_fd);
+	int fds[2];
+	pid_t first;
+
+	if (errnum)
+		return errnum;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != e->parent)
+		_exit(127);
+	if (unshare(CLONE_NEWPID) < 0 || pipe2(fds, O_CLOEXEC) < 0)
+		return errno;
+	first = _Fork();
+	if (first < 0)
+		return errno;
+	if (first > 0)
+		keep(first, fds[1], e->pid_fd);
+	close(fds[1]);
+	alive.fd = fds[0];
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (poll(&alive, 1, 0) != 0)
+		_exit(127);
 	return 0;
 }

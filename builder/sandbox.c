@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -21,24 +19,6 @@ static void launch_free(struct launch *l)
 	strv_free(&l->args);
 	for (size_t i = 0; i < l->fd_count; i++)
 		close(l->fds[i]);
-	if (l->info[0] >= 0)
-		close(l->info[0]);
-}
-
-/* The host's id of the sandbox's first process; 0: bubblewrap did not come that far. */
-static pid_t read_first_pid(int info_fd)
-{
-	char text[4096];
-	ssize_t size;
-	json_int_t pid;
-	json_t *json;
-
-	fcntl(info_fd, F_SETFL, O_NONBLOCK); /* all that will come has come */
-	size = read(info_fd, text, sizeof(text));
-	json = size > 0 ? json_loadb(text, (size_t)size, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
-	pid = json_integer_value(json_object_get(json, "child-pid"));
-	json_decref(json);
-	return pid > 1 && pid <= INT_MAX ? (pid_t)pid : 0;
 }
 
 static bool is_in_userns(pid_t pid, int userns_fd)
@@ -51,13 +31,16 @@ static bool is_in_userns(pid_t pid, int userns_fd)
 }
 
 /*
- * bubblewrap has ended; the kernel is killing what it leaves behind, which takes a moment.
- * When the first process of a process namespace has ended, so have all others.
+ * After a normal end nothing is left. What was stopped from here is being killed by the
+ * kernel, which takes a moment: when the first process of a process namespace has ended, so
+ * have all others.
  */
-static void wait_until_gone(struct sandbox *s, int info_fd)
+static void wait_until_gone(struct sandbox *s, int pid_fd)
 {
-	pid_t pid = read_first_pid(info_fd);
-	CLEANUP_CLOSE int pidfd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	pid_t pid = 0;
+	ssize_t size = read(pid_fd, &pid, sizeof(pid));
+	CLEANUP_CLOSE int pidfd =
+		size == sizeof(pid) && pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 	struct pollfd gone = {.fd = pidfd, .events = POLLIN};
 
 	if (pidfd < 0 || !is_in_userns(pid, s->userns_fd))
@@ -72,23 +55,29 @@ static int launch_run(struct sandbox *s, struct launch *l, const struct guest_co
 {
 	/* bubblewrap's own environment can be read inside, in /proc/1/environ */
 	const char *const env[] = {GUEST_PATH, NULL};
+	struct sandbox_entry entry = {.userns_fd = s->userns_fd, .parent = getpid()};
 	const struct proc_options options = {
 		.env = env,
 		.log = s->log,
 		.timeout_ms = command->timeout_ms ? command->timeout_ms : TIMEOUT_MS,
 		.pass_fds = l->fds,
 		.pass_count = l->fd_count,
-		.in_child = sandbox_userns_enter,
-		.in_child_data = &s->userns_fd,
+		.in_child = sandbox_enter,
+		.in_child_data = &entry,
 	};
-	int result;
+	int first[2], result;
 
+	if (pipe2(first, O_CLOEXEC) < 0)
+		return error_errno(err, errno, "cannot make a pipe");
+	entry.pid_fd = first[1];
 	strv_add(&l->args, "--");
 	for (const char *const *arg = command->argv; *arg; arg++)
 		strv_add(&l->args, *arg);
 	result = proc_run((const char *const *)l->args.items, &options, command->ret_stdout,
 	                  command->max_bytes, err);
-	wait_until_gone(s, l->info[0]);
+	close(first[1]);
+	wait_until_gone(s, first[0]);
+	close(first[0]);
 	return result;
 }
 
@@ -114,7 +103,7 @@ static int run_with_network(struct sandbox *s, struct launch *l,
 
 int sandbox_run(struct sandbox *sandbox, const struct guest_command *command, struct error *err)
 {
-	struct launch l CLEANUP(launch_free) = {.info = {-1, -1}};
+	struct launch l CLEANUP(launch_free) = {.fd_count = 0};
 	int result = launch_prepare(sandbox, &l, command, err);
 
 	if (result == 0 && command->network)

@@ -22,6 +22,8 @@ DEFINE_CLEANUP(entry, struct archive_entry *, archive_entry_free)
 struct writer {
 	const struct tree *tree;
 	struct archive *archive;
+	int fd;
+	bool failed; /* then nothing is written any more: no end mark, nobody takes it for whole */
 	char *buffer;
 	struct inode_map written; /* regular files with more than one name */
 };
@@ -160,14 +162,29 @@ static int write_path(struct writer *w, const char *path, struct error *err)
 	return write_header(w, entry, path, err);
 }
 
-static int write_all(struct writer *w, const struct strv *changed, int fd, struct error *err)
+static la_ssize_t write_out(struct archive *archive, void *opaque, const void *data, size_t size)
+{
+	const struct writer *w = opaque;
+	ssize_t n;
+
+	if (w->failed)
+		return (la_ssize_t)size;
+	do {
+		n = write(w->fd, data, size);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		archive_set_error(archive, errno, "%s", strerror(errno));
+	return n;
+}
+
+static int write_all(struct writer *w, const struct strv *changed, struct error *err)
 {
 	/* only the attribute header that GNU tar reads, and no padding of megabytes */
 	if (archive_write_set_format_pax(w->archive) != ARCHIVE_OK ||
 	    archive_write_set_options(w->archive, "xattrheader=SCHILY") != ARCHIVE_OK ||
 	    archive_write_set_bytes_per_block(w->archive, (int)BUFFER_BYTES) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(w->archive, 1) != ARCHIVE_OK ||
-	    archive_write_open_fd(w->archive, fd) != ARCHIVE_OK)
+	    archive_write_open(w->archive, w, NULL, write_out, NULL) != ARCHIVE_OK)
 		return archive_fail(w, w->tree->dir, err);
 	for (size_t i = 0; i < changed->count; i++)
 		if (write_path(w, changed->items[i], err) < 0)
@@ -182,13 +199,12 @@ int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, 
 	 * UTF-8. Set for this thread only. */
 	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
 	locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-	struct writer w = {.tree = tree, .archive = archive_write_new()};
+	struct writer w = {.tree = tree, .archive = archive_write_new(), .fd = fd};
 	int result;
 
 	w.buffer = mem_alloc(BUFFER_BYTES);
-	result = write_all(&w, changed, fd, err);
-	if (result < 0)
-		archive_write_fail(w.archive); /* no end mark: nobody takes it for whole */
+	result = write_all(&w, changed, err);
+	w.failed = result < 0;
 	archive_write_free(w.archive);
 	inode_map_free(&w.written);
 	free(w.buffer);

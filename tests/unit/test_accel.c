@@ -30,9 +30,9 @@ static void write_file(const char *path, const char *text, mode_t mode)
 static void set_qemu(struct bench *b, const char *version, const char *boot)
 {
 	char *text = str_format("#!/bin/sh\n"
-				"[ \"$1\" = --version ] && { echo '%s'; exit 0; }\n"
-				"echo x >>'%s/boots'\n%s\n",
-				version, b->dir, boot);
+	                        "[ \"$1\" = --version ] && { echo '%s'; exit 0; }\n"
+	                        "echo x >>'%s/boots'\n%s\n",
+	                        version, b->dir, boot);
 
 	write_file(b->qemu, text, 0755);
 	free(text);
@@ -49,10 +49,10 @@ static void bench_init(struct bench *b)
 	write_file(b->boot_id, "first-boot\n", 0644);
 	write_file(b->kernel, "kernel\n", 0644);
 	b->host = (struct accel_host){.qemu = "qemu-system-x86_64",
-				      .kvm_device = "/dev/null",
-				      .boot_id_path = b->boot_id,
-				      .kernel = b->kernel,
-				      .deadline_ms = 1500};
+	                              .kvm_device = "/dev/null",
+	                              .boot_id_path = b->boot_id,
+	                              .kernel = b->kernel,
+	                              .deadline_ms = 1500};
 }
 
 static void bench_forget(const struct bench *b)
@@ -117,7 +117,7 @@ static void test_good(struct bench *b)
 
 	bench_forget(b);
 	set_qemu(b, "QEMU 1",
-		 "echo 'Linux version 6.1'; echo 'Kernel panic - not syncing: VFS'; sleep 30");
+	         "echo 'Linux version 6.1'; echo 'Kernel panic - not syncing: VFS'; sleep 30");
 	double begin = now();
 
 	a = probe(b);
@@ -205,7 +205,8 @@ static void test_ends_at_once(struct bench *b)
 	bench_forget(b);
 	set_qemu(b, "QEMU 4", "echo 'no permission for this' >&2; exit 1");
 	a = probe(b);
-	check(!a.kvm && now() - begin < 1.4, "a QEMU that exits at once does not cost the deadline");
+	check(!a.kvm && now() - begin < 1.4,
+	      "a QEMU that exits at once does not cost the deadline");
 	check(strstr(a.reason, "no permission for this") != NULL, "its message is told: %s",
 	      a.reason);
 	accel_free(&a);
@@ -232,13 +233,13 @@ static void test_host_lacks(struct bench *b)
 	bench_forget(b);
 	host.kvm_device = "/nonexistent/kvm";
 	check(accel_probe_host(&a, &host, b->dir, NULL, &err) == 0 && !a.kvm &&
-		      strstr(a.reason, "/nonexistent/kvm") && bench_boots(b) == 0,
+	              strstr(a.reason, "/nonexistent/kvm") && bench_boots(b) == 0,
 	      "without the device nothing is booted, and the reason names it");
 	accel_free(&a);
 	host = b->host;
 	host.qemu = "qemu-that-is-not-there";
 	check(accel_probe_host(&a, &host, b->dir, NULL, &err) < 0 &&
-		      error_exit_code(&err) == EXIT_HOST && err.hint,
+	              error_exit_code(&err) == EXIT_HOST && err.hint,
 	      "without QEMU it is an error of the host, with a hint");
 	error_free(&err);
 	check(accel_probe_host(&a, &b->host, "/nonexistent/cache", NULL, &err) == 0 && !a.kvm,
@@ -275,7 +276,7 @@ static void test_kernel(const struct bench *b)
 	path = NULL;
 	setenv("SUPERMIN_KERNEL", "/nonexistent/vmlinuz", 1);
 	check(accel_host_kernel(&path, &err) < 0 && !path &&
-		      strstr(err.message, "/nonexistent/vmlinuz"),
+	              strstr(err.message, "/nonexistent/vmlinuz"),
 	      "a kernel that cannot be read is named in the error");
 	error_free(&err);
 	unsetenv("SUPERMIN_KERNEL");

@@ -3,8 +3,10 @@
  * Console transcripts of real runs (tests/golden/console/, see its README) and lines of our own
  * where the weather of a serial line has to be made up.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "builder/boot-internal.h"
 #include "tests/unit/tap.h"
@@ -20,9 +22,9 @@ static struct console *new_console(void)
 static struct boot_facts facts_of(const struct console *c, bool early_only, uint64_t reads)
 {
 	const struct boot_end end = {.how = "test",
-				     .early_only = early_only,
-				     .has_card = true,
-				     .card = {.reads = reads}};
+	                             .early_only = early_only,
+	                             .has_card = true,
+	                             .card = {.reads = reads}};
 	struct boot_facts f = {0};
 
 	boot_facts_gather(c, &end, &f);
@@ -94,7 +96,7 @@ static void test_broken_lines(void)
 		"GPUIMG-n1 early 99999999999999999999 kernel Ni4x 1 ;",
 	};
 	static const char *const forged[] = {"middle 1 kernel Ni4x", "early 513 kernel Ni4x",
-					     "early -1 kernel Ni4x", "early 0 end 99999"};
+	                                     "early -1 kernel Ni4x", "early 0 end 99999"};
 	struct frames *f = frames_new("n1");
 
 	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++)
@@ -124,40 +126,40 @@ struct bar_case {
 
 static const struct bar_case bar_cases[] = {
 	{"a BAR that the firmware placed well is assigned",
-	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]\n", FACT_YES,
-	 "0x800000000-0xfffffffff"},
+         "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]\n", FACT_YES,
+         "0x800000000-0xfffffffff"},
 	{"the wording of 6.1's first releases is read too",
-	 "[    1.2] pci 0000:00:02.0: reg 0x18: [mem 0x800000000-0xfffffffff 64bit pref]\n",
-	 FACT_YES, "0x800000000-0xfffffffff"},
+         "[    1.2] pci 0000:00:02.0: reg 0x18: [mem 0x800000000-0xfffffffff 64bit pref]\n",
+         FACT_YES, "0x800000000-0xfffffffff"},
 	{"a BAR that the firmware placed beyond the CPU is not",
-	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x10000000000-0x107ffffffff 64bit pref]\n",
-	 FACT_NO, NULL},
+         "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x10000000000-0x107ffffffff 64bit pref]\n",
+         FACT_NO, NULL},
 	{"a range of another size is not the BAR",
-	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0x8ffffffff 64bit pref]\n", FACT_NO,
-	 NULL},
+         "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0x8ffffffff 64bit pref]\n", FACT_NO,
+         NULL},
 	{"the kernel's failure is the last word",
-	 "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]\n"
-	 "[    1.3] pci 0000:00:02.0: BAR 2 [mem size 0x800000000 64bit pref]: can't assign; no "
-	 "space\n"
-	 "[    1.4] pci 0000:00:02.0: BAR 2: trying firmware assignment [mem "
-	 "0x800000000-0xfffffffff 64bit pref]\n",
-	 FACT_NO, NULL},
+         "[    1.2] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]\n"
+         "[    1.3] pci 0000:00:02.0: BAR 2 [mem size 0x800000000 64bit pref]: can't assign; no "
+         "space\n"
+         "[    1.4] pci 0000:00:02.0: BAR 2: trying firmware assignment [mem "
+         "0x800000000-0xfffffffff 64bit pref]\n",
+         FACT_NO, NULL},
 	{"an assignment after a failure is the last word",
-	 "[    1.3] pci 0000:00:02.0: can't claim BAR 2 [mem 0x10000000000-0x107ffffffff 64bit "
-	 "pref]: no compatible bridge window\n"
-	 "[    1.4] pci 0000:00:02.0: BAR 2: assigned [mem 0x800000000-0xfffffffff 64bit pref]\n",
-	 FACT_YES, "0x800000000-0xfffffffff"},
+         "[    1.3] pci 0000:00:02.0: can't claim BAR 2 [mem 0x10000000000-0x107ffffffff 64bit "
+         "pref]: no compatible bridge window\n"
+         "[    1.4] pci 0000:00:02.0: BAR 2: assigned [mem 0x800000000-0xfffffffff 64bit pref]\n",
+         FACT_YES, "0x800000000-0xfffffffff"},
 	{"so it is in the newer wording",
-	 "[    1.3] pci 0000:00:02.0: BAR 2 [mem 0x10000000000-0x107ffffffff 64bit pref]: can't "
-	 "claim; no compatible bridge window\n"
-	 "[    1.4] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
-	 FACT_YES, "0x800000000-0xfffffffff"},
+         "[    1.3] pci 0000:00:02.0: BAR 2 [mem 0x10000000000-0x107ffffffff 64bit pref]: can't "
+         "claim; no compatible bridge window\n"
+         "[    1.4] pci 0000:00:02.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
+         FACT_YES, "0x800000000-0xfffffffff"},
 	{"other devices' BARs do not count",
-	 "[    1.4] pci 0000:00:03.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
-	 FACT_UNSEEN, NULL},
+         "[    1.4] pci 0000:00:03.0: BAR 2 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
+         FACT_UNSEEN, NULL},
 	{"other BARs of the device do not count",
-	 "[    1.4] pci 0000:00:02.0: BAR 0 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
-	 FACT_UNSEEN, NULL},
+         "[    1.4] pci 0000:00:02.0: BAR 0 [mem 0x800000000-0xfffffffff 64bit pref]: assigned\n",
+         FACT_UNSEEN, NULL},
 };
 
 static void test_bar(void)
@@ -195,7 +197,8 @@ static void test_bytes(void)
 	feed(c, "[  OK  ] Started it.");
 	feed(c, device);
 	f = facts_of(c, true, 0);
-	check(f.kernel_started == FACT_YES, "a banner that comes byte by byte behind noise is read");
+	check(f.kernel_started == FACT_YES,
+	      "a banner that comes byte by byte behind noise is read");
 	check_str(f.cmdline, "ro console=ttyS0", "so is the command line");
 	check_str(f.kernel, "6.1.0", "and the kernel's version");
 	boot_facts_free(&f);
@@ -213,7 +216,8 @@ static void test_prompt(void)
 	console_free(c);
 	c = new_console();
 	feed(c, banner);
-	feed(c, "[   22.5] systemd[1]: Started serial login: x\nDebian GNU/Linux 12 node ttyS0\n\n");
+	feed(c,
+	     "[   22.5] systemd[1]: Started serial login: x\nDebian GNU/Linux 12 node ttyS0\n\n");
 	check(!console_seen(c)->login, "text about a login is no prompt");
 	feed(c, "node log");
 	feed(c, "in: ");
@@ -228,10 +232,10 @@ static void test_nothing(void)
 
 	check(f.kernel_started == FACT_NO && f.booted == FACT_NO, "silence is no boot");
 	check(f.bar_assigned == FACT_UNSEEN && f.card_probed == FACT_UNSEEN &&
-		      f.window_dropped == FACT_UNSEEN && f.serial_ok == FACT_UNSEEN,
+	              f.window_dropped == FACT_UNSEEN && f.serial_ok == FACT_UNSEEN,
 	      "silence tells nothing about the rest");
 	check(told_unseen(&f, "bar_assigned:") && told_unseen(&f, "card_probed:") &&
-		      told_unseen(&f, "nouveau_loadable_by_alias:") && told_unseen(&f, "nic_ok:"),
+	              told_unseen(&f, "nouveau_loadable_by_alias:") && told_unseen(&f, "nic_ok:"),
 	      "all of it is told as unseen");
 	boot_facts_free(&f);
 	console_free(c);
@@ -268,8 +272,8 @@ static void module_case(const char *cmdline_base64, enum fact want, const char *
 	feed(c, banner);
 	strv_take(&lines, frame_line(cmdline));
 	for (size_t i = 0; i < 2; i++) { /* "drm\nnouveau\n" */
-		CLEANUP_FREE char *text = str_format("early %zu %s ZHJtCm5vdXZlYXUK", i + 2,
-						     names[i]);
+		CLEANUP_FREE char *text =
+			str_format("early %zu %s ZHJtCm5vdXZlYXUK", i + 2, names[i]);
 
 		strv_take(&lines, frame_line(text));
 	}
@@ -293,10 +297,10 @@ static void test_modules(void)
 	module_case("cm8=", FACT_YES, "what modprobe names is loadable"); /* "ro" */
 	/* "module_blacklist=nouveau" */
 	module_case("bW9kdWxlX2JsYWNrbGlzdD1ub3V2ZWF1", FACT_NO,
-		    "what the kernel itself refuses is not loadable");
+	            "what the kernel itself refuses is not loadable");
 	/* "module_blacklist=nova_core" */
 	module_case("bW9kdWxlX2JsYWNrbGlzdD1ub3ZhX2NvcmU=", FACT_YES,
-		    "a refusal of another module does not help");
+	            "a refusal of another module does not help");
 }
 
 /* --- Transcripts --- */
@@ -316,16 +320,15 @@ static const struct transcript transcripts[] = {
 static char *read_golden(const char *name, const char *suffix)
 {
 	const char *root = getenv("GPUIMG_SOURCE");
-	CLEANUP_FREE char *path = str_format("%s/tests/golden/console/%s%s", root ? root : ".",
-					     name, suffix);
-	CLEANUP_FCLOSE FILE *file = fopen(path, "re");
-	CLEANUP_FREE char *text = mem_alloc(MAX_BYTES + 1);
-	size_t size;
+	CLEANUP_FREE char *path =
+		str_format("%s/tests/golden/console/%s%s", root ? root : ".", name, suffix);
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	CLEANUP_FREE char *text = mem_alloc(MAX_BYTES);
+	ssize_t size = fd >= 0 ? read(fd, text, MAX_BYTES) : -1;
 
-	if (!check(file != NULL, "'%s' is there", path))
+	if (!check(size >= 0, "'%s' can be read", path))
 		return NULL;
-	size = fread(text, 1, MAX_BYTES, file);
-	return mem_copy(text, size);
+	return mem_copy(text, (size_t)size);
 }
 
 static void test_transcript(const struct transcript *t)

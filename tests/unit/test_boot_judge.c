@@ -14,21 +14,21 @@ static char good_cmdline[] = "root=UUID=1 ro console=ttyS0 pci=nocrs pci=realloc
 static struct boot_facts good(void)
 {
 	return (struct boot_facts){.ended = ended,
-				   .kernel_started = FACT_YES,
-				   .userspace = FACT_YES,
-				   .booted = FACT_YES,
-				   .window_dropped = FACT_YES,
-				   .bar_assigned = FACT_YES,
-				   .bar_address = bar_address,
-				   .nouveau_loaded = FACT_NO,
-				   .nouveau_loadable_by_alias = FACT_NO,
-				   .nouveau_loadable_by_name = FACT_YES,
-				   .nouveau_exists = FACT_YES,
-				   .card_probed = FACT_NO,
-				   .disk_ok = FACT_YES,
-				   .nic_ok = FACT_YES,
-				   .serial_ok = FACT_YES,
-				   .cmdline = good_cmdline};
+	                           .kernel_started = FACT_YES,
+	                           .userspace = FACT_YES,
+	                           .booted = FACT_YES,
+	                           .window_dropped = FACT_YES,
+	                           .bar_assigned = FACT_YES,
+	                           .bar_address = bar_address,
+	                           .nouveau_loaded = FACT_NO,
+	                           .nouveau_loadable_by_alias = FACT_NO,
+	                           .nouveau_loadable_by_name = FACT_YES,
+	                           .nouveau_exists = FACT_YES,
+	                           .card_probed = FACT_NO,
+	                           .disk_ok = FACT_YES,
+	                           .nic_ok = FACT_YES,
+	                           .serial_ok = FACT_YES,
+	                           .cmdline = good_cmdline};
 }
 
 static struct boot_facts bad_base(void)
@@ -47,17 +47,17 @@ static struct boot_facts bad_base(void)
 
 /* base: NULL for the image alone. word: NULL for no reason at all, else it stands in one. */
 static void expect(enum verdict want, const char *word, const struct boot_facts *base,
-		   const struct boot_facts *built, const char *what)
+                   const struct boot_facts *built, const char *what)
 {
 	CLEANUP_STRV struct strv params = strv_split("pci=nocrs pci=realloc", " ");
 	CLEANUP_STRV struct strv reasons = {0};
 	CLEANUP_FREE char *all = NULL;
 	enum verdict got = base ? boot_judge_pair(base, built, &params, &reasons)
-				: boot_judge(built, &params, &reasons);
+	                        : boot_judge(built, &params, &reasons);
 
 	all = strv_join(&reasons, "; ");
 	if (!check(got == want && (word ? strstr(all, word) != NULL : reasons.count == 0), "%s",
-		   what))
+	           what))
 		printf("# got %s: %s\n", verdict_name(got), all);
 }
 
@@ -155,13 +155,13 @@ static void test_pair(void)
 	built = good();
 	base = bad_base();
 	base.bar_assigned = FACT_UNSEEN;
-	expect(VERDICT_VOID, "could not be seen", &base, &built, "a base whose BAR is unseen voids");
+	expect(VERDICT_VOID, "could not be seen", &base, &built,
+	       "a base whose BAR is unseen voids");
 	base = bad_base();
 	base.window = built.window = WINDOW_REACHABLE;
 	base.bar_assigned = FACT_YES;
 	base.nouveau_loaded = base.nouveau_loadable_by_alias = base.card_probed = FACT_NO;
-	expect(VERDICT_PASSED, NULL, &base, &built,
-	       "in a reachable window the base need not fail");
+	expect(VERDICT_PASSED, NULL, &base, &built, "in a reachable window the base need not fail");
 }
 
 static void test_pair_nouveau(void)

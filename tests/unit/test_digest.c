@@ -11,8 +11,8 @@
 
 /* The vectors of FIPS 180-4's examples. */
 #define EMPTY_256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-#define ABC_256	  "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-#define ABC_1	  "a9993e364706816aba3e25717850c26c9cd0d89d"
+#define ABC_256   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+#define ABC_1     "a9993e364706816aba3e25717850c26c9cd0d89d"
 #define ABC_512                                                                                    \
 	"ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"                         \
 	"2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f"
@@ -38,7 +38,7 @@ static void test_memory(void)
 }
 
 static void check_file(const char *path, const char *algorithm, const char *want,
-		       const char *sentence)
+                       const char *sentence)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_FREE char *hex = NULL;
@@ -48,14 +48,14 @@ static void check_file(const char *path, const char *algorithm, const char *want
 }
 
 static void check_refused(const char *path, const char *algorithm, const char *word,
-			  enum exit_code code, const char *sentence)
+                          enum exit_code code, const char *sentence)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_FREE char *hex = NULL;
 	int rc = digest_file(path, algorithm, &hex, &err);
 
 	check(rc == -1 && !hex && strstr(err.message, word) && strstr(err.message, path) &&
-		      error_exit_code(&err) == code,
+	              error_exit_code(&err) == code,
 	      "%s", sentence);
 }
 
@@ -80,12 +80,12 @@ int main(void)
 	check_file(file, "SHA256", EMPTY_256, "an empty file has the empty digest");
 	check_refused(file, "MD5", "unknown algorithm", EXIT_BUILD, "MD5 is refused by name");
 	check_refused("/nonexistent/file", "SHA256", "No such file", EXIT_BUILD,
-		      "a missing file is told with its path");
+	              "a missing file is told with its path");
 	check_refused(dir, "SHA256", "not a regular file", EXIT_INPUT, "a directory is refused");
 	if (mkfifo(fifo, 0600) < 0)
 		return 1;
 	check_refused(fifo, "SHA256", "not a regular file", EXIT_INPUT,
-		      "a FIFO is refused without waiting for a writer");
+	              "a FIFO is refused without waiting for a writer");
 	unlink(fifo);
 	unlink(file);
 	rmdir(dir);

@@ -9,7 +9,9 @@
 #include "builder/disk.h"
 #include "tests/unit/disk-fixture.h"
 
-#define SECTOR 512u
+#define SECTOR            512u
+#define GIB               (1024 * MIB)
+#define GPT_ENTRIES_BYTES ((size_t)128 * 128)
 
 static struct disk *open_disk(const char *path, const char *format)
 {
@@ -260,11 +262,13 @@ static void put64(uint8_t *p, uint64_t value)
 static void put_lvm(const char *path, uint64_t offset)
 {
 	uint8_t label[SECTOR] = "LABELONE";
+	struct {
+		char type[8], uuid[32];
+	} head = {"LVM2 001", "abcdefghijklmnopqrstuvwxyz012345"};
 
 	put64(label + 8, 1);
 	put32(label + 20, 32);
-	memcpy(label + 24, "LVM2 001", 8);
-	memcpy(label + 32, "abcdefghijklmnopqrstuvwxyz012345", 32);
+	memcpy(label + 24, &head, sizeof(head));
 	put32(label + 16, crc32_of(0xf597a6cfu, label + 20, SECTOR - 20));
 	put(path, offset + SECTOR, label, sizeof(label));
 }
@@ -277,7 +281,7 @@ static void put_raid(const char *path, uint64_t offset)
 	put32(super, 0xa92b4efcu);
 	put32(super + 4, 1);
 	memset(super + 16, 0x5a, 16);
-	memcpy(super + 32, "host:data", 9);
+	memcpy(super + 32, "host:data", sizeof("host:data"));
 	put64(super + 144, 8);
 	put(path, offset + 4096, super, sizeof(super));
 }
@@ -487,7 +491,7 @@ static void test_mbr_loop(void)
 	put32(link + 446 + 16 + 8, 4096);
 	put32(link + 446 + 16 + 12, 4096);
 	put("loop.img", MIB, link, sizeof(link));
-	put("loop.img", MIB + 4096 * SECTOR, link, sizeof(link));
+	put("loop.img", MIB + (uint64_t)4096 * SECTOR, link, sizeof(link));
 	disk = open_disk("loop.img", "raw");
 	check(disk_probe(disk, &err) < 0 || disk_volume_count(disk) < 256,
 	      "a loop of logical partitions ends");
@@ -559,16 +563,16 @@ static void put_gpt_header(const char *path, uint64_t lba, uint64_t other, uint6
 	put64(header + 72, entries_lba);
 	put32(header + 80, 128);
 	put32(header + 84, 128);
-	put32(header + 88, ~crc32_of(~0u, entries, 128 * 128));
+	put32(header + 88, ~crc32_of(~0u, entries, GPT_ENTRIES_BYTES));
 	put32(header + 16, ~crc32_of(~0u, header, sizeof(header)));
 	put(path, lba * 4096, header, sizeof(header));
-	put(path, entries_lba * 4096, entries, 128 * 128);
+	put(path, entries_lba * 4096, entries, GPT_ENTRIES_BYTES);
 }
 
 static void test_large_sectors(void)
 {
 	CLEANUP_DISK struct disk *disk = NULL;
-	CLEANUP_FREE uint8_t *entries = mem_alloc(128 * 128);
+	CLEANUP_FREE uint8_t *entries = mem_alloc(GPT_ENTRIES_BYTES);
 	uint64_t last = 100 * MIB / 4096 - 1;
 	uint8_t mbr[SECTOR] = {0};
 
@@ -576,7 +580,8 @@ static void test_large_sectors(void)
 	mbr[450] = 0xee;
 	put32(mbr + 454, 1);
 	put32(mbr + 458, (uint32_t)last);
-	memcpy(mbr + 510, "\x55\xaa", 2);
+	mbr[510] = 0x55;
+	mbr[511] = 0xaa;
 	put("4k.img", 0, mbr, sizeof(mbr));
 	memset(entries, 0x11, 32);
 	put64(entries + 32, 256);
@@ -596,9 +601,9 @@ static void test_huge(void)
 	CLEANUP_DISK struct disk *disk = NULL;
 
 	run("qemu-img", "create", "-q", "-f", "qcow2", "huge.qcow2", "8T");
-	make_file("huge.img", MIB * MIB); /* 1 TiB */
+	make_file("huge.img", 1024 * GIB);
 	run("sgdisk", "-o", "-n", "1:900G:+50G", "-c", "1:far", "huge.img");
-	put_ext4("huge.img", 900 * 1024 * MIB, "50M", "far");
+	put_ext4("huge.img", 900 * GIB, "50M", "far");
 	disk = probed_disk("huge.img", "raw");
 	check_str(numbered(disk, 1)->label, "far", "a volume far out on a huge disk is read");
 	check_refused("huge.qcow2", "qcow2", "neither a partition table",

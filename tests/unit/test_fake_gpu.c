@@ -51,8 +51,8 @@ static uint64_t ask(int fd, int command, const void *payload, size_t size)
 	struct pollfd wait = {.fd = fd, .events = POLLIN};
 
 	tell(fd, command, payload, size);
-	if (poll(&wait, 1, 5000) != 1 || recv(fd, &reply, sizeof(reply), MSG_WAITALL) !=
-						  (ssize_t)sizeof(reply))
+	if (poll(&wait, 1, 5000) != 1 ||
+	    recv(fd, &reply, sizeof(reply), MSG_WAITALL) != (ssize_t)sizeof(reply))
 		return HUNG_UP;
 	return reply.header.command == RETURN && reply.header.size == 8 ? reply.value : HUNG_UP;
 }
@@ -129,9 +129,9 @@ static void test_descriptors(int fd)
 	struct iovec part = {&header, sizeof(header)};
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
 	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control,
-				 .msg_controllen = sizeof(control)};
+	                         .msg_iovlen = 1,
+	                         .msg_control = control,
+	                         .msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 	int ends[2];
 	char byte;

@@ -68,8 +68,8 @@ static void add_node(struct blob *b, const struct node *n)
 
 static void add_file(struct blob *b, const char *path, const char *text)
 {
-	add_node(b, &(struct node){.path = path, .mode = 0100644, .data = text,
-				   .size = strlen(text)});
+	add_node(b,
+	         &(struct node){.path = path, .mode = 0100644, .data = text, .size = strlen(text)});
 }
 
 static void add_dir(struct blob *b, const char *path)
@@ -79,8 +79,8 @@ static void add_dir(struct blob *b, const char *path)
 
 static void add_link(struct blob *b, const char *path, const char *target)
 {
-	add_node(b, &(struct node){.path = path, .mode = 0120777, .data = target,
-				   .size = strlen(target)});
+	add_node(b, &(struct node){
+			    .path = path, .mode = 0120777, .data = target, .size = strlen(target)});
 }
 
 /* The end record, as short as the kernel takes it: without padding. */
@@ -171,9 +171,9 @@ struct compression {
 };
 
 static const struct compression compressions[] = {
-	{"gzip", archive_write_add_filter_gzip},   {"xz", archive_write_add_filter_xz},
-	{"lzma", archive_write_add_filter_lzma},   {"bzip2", archive_write_add_filter_bzip2},
-	{"zstd", archive_write_add_filter_zstd},   {"lz4", NULL},
+	{"gzip", archive_write_add_filter_gzip}, {"xz", archive_write_add_filter_xz},
+	{"lzma", archive_write_add_filter_lzma}, {"bzip2", archive_write_add_filter_bzip2},
+	{"zstd", archive_write_add_filter_zstd}, {"lz4", NULL},
 };
 
 #define COMPRESSIONS (sizeof(compressions) / sizeof(compressions[0]))
@@ -225,7 +225,7 @@ static void check_refused(const struct blob *b, const char *word, const char *se
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	int rc = read_blob(&i, b, b->size, &err);
 	bool good = rc == -1 && err.message && strstr(err.message, word) &&
-		    strstr(err.message, "test.img") && error_exit_code(&err) == EXIT_INPUT;
+	            strstr(err.message, "test.img") && error_exit_code(&err) == EXIT_INPUT;
 
 	check(good && !i.members && !i.by_path, "%s", sentence);
 	if (!good)
@@ -250,7 +250,7 @@ static void test_plain(void)
 	check_str(m ? m->link : NULL, "etc/a.conf", "a link in the last place is not followed");
 	check(has_text(&i, "init", "options x\n"), "find_target follows it");
 	check(!initramfs_find(&i, "etc/b.conf") && !initramfs_find(&i, "") &&
-		      !initramfs_find(&i, "etc/a.conf/x"),
+	              !initramfs_find(&i, "etc/a.conf/x"),
 	      "what is not there is not found");
 	check(i.expanded_bytes > 400 && i.expanded_bytes <= b.size, "expanded bytes are counted");
 }
@@ -263,10 +263,10 @@ static void test_keep(void)
 	char name[] = "etc/a.conf";
 
 	check(initramfs_read_memory(&none, b.data, b.size, "x", NULL, NULL, &err) == 0 &&
-		      none.count == 4 && !none.members[2].data && none.members[2].size_bytes == 4,
+	              none.count == 4 && !none.members[2].data && none.members[2].size_bytes == 4,
 	      "without a keep function no content is held");
 	check(initramfs_read_memory(&one, b.data, b.size, "x", keep_named, name, &err) == 0 &&
-		      has_text(&one, "etc/a.conf", "text"),
+	              has_text(&one, "etc/a.conf", "text"),
 	      "the keep function gets its argument and the path");
 }
 
@@ -288,9 +288,9 @@ static void test_compressions(void)
 		check(i.archive_count == 2 && i.count == 7 && i.members[3].archive == 1,
 		      "%s: members know their archive", compressions[c].name);
 		check_str(i.archive_count == 2 ? i.compressions.items[1] : NULL,
-			  compressions[c].name, "%s: it is named", compressions[c].name);
+		          compressions[c].name, "%s: it is named", compressions[c].name);
 		check(has_text(&i, "kernel/x86/microcode.bin", "microcode") &&
-			      has_text(&i, "init", "main\n"),
+		              has_text(&i, "init", "main\n"),
 		      "%s: both contents are there", compressions[c].name);
 	}
 }
@@ -331,7 +331,8 @@ static void test_sequences(void)
  * Cut at every length. Legal ends are those where a whole archive and nothing but zeros stand
  * before the cut.
  */
-static size_t count_accepted(const struct blob *b, size_t legal_from, size_t legal_to, size_t *ret_wrong)
+static size_t count_accepted(const struct blob *b, size_t legal_from, size_t legal_to,
+                             size_t *ret_wrong)
 {
 	size_t accepted = 0;
 
@@ -445,7 +446,7 @@ static void test_refusals(void)
 	check_refused(&odd, "garbage after", "an archive off the 4-byte boundary is refused");
 	frame = compress(&small, archive_write_add_filter_lz4);
 	check_refused(&frame, "legacy format only",
-		      "the lz4 frame format, which the kernel does not read, is refused by name");
+	              "the lz4 frame format, which the kernel does not read, is refused by name");
 	once = compress(&small, archive_write_add_filter_zstd);
 	nested = compress(&once, archive_write_add_filter_zstd);
 	check_refused(&nested, "header", "a doubly compressed archive is refused");
@@ -454,7 +455,7 @@ static void test_refusals(void)
 	blob_free(&once);
 	once = compress(&inner, archive_write_add_filter_gzip);
 	check_refused(&once, "garbage at byte",
-		      "garbage behind an archive inside the compression is refused");
+	              "garbage behind an archive inside the compression is refused");
 	blob_zeros(&nothing, 100);
 	blob_free(&once);
 	once = compress(&nothing, archive_write_add_filter_xz);
@@ -488,7 +489,7 @@ static void test_headers(void)
 	check_refused(&huge, "truncated in huge", "a member that claims 256 MiB is truncated");
 	memcpy(huge.data + 54, "FFFFFFFF", 8);
 	check_refused(&huge, "more than 536870912 bytes",
-		      "a member of 4 GiB that shall be kept is refused before its content");
+	              "a member of 4 GiB that shall be kept is refused before its content");
 }
 
 static void test_later_wins(void)
@@ -518,22 +519,25 @@ static void test_hard_links(void)
 	add_node(&b, &(struct node){.path = "a", .mode = 0100644, .inode = 7, .links = 3});
 	add_node(&b, &(struct node){.path = "other", .mode = 0100644, .inode = 8, .links = 2});
 	add_node(&b, &(struct node){.path = "b", .mode = 0100644, .inode = 7, .links = 3});
-	add_node(&b, &(struct node){
-			     .path = "c", .mode = 0100644, .data = "data", .size = 4, .inode = 7,
-			     .links = 3});
+	add_node(&b, &(struct node){.path = "c",
+	                            .mode = 0100644,
+	                            .data = "data",
+	                            .size = 4,
+	                            .inode = 7,
+	                            .links = 3});
 	add_end(&b);
 	blob_zeros(&b, -b.size & 3);
 	/* The same number in another archive is another file: the kernel forgets at the end. */
 	add_node(&b, &(struct node){.path = "d", .mode = 0100644, .inode = 7, .links = 2});
 	add_end(&b);
 	check(read_blob(&all, &b, b.size, &err) == 0 && has_text(&all, "a", "data") &&
-		      has_text(&all, "b", "data") && has_text(&all, "c", "data"),
+	              has_text(&all, "b", "data") && has_text(&all, "c", "data"),
 	      "all names of a hard-linked file have the content that came with the last");
 	check(all.members[1].size_bytes == 0 && all.members[4].size_bytes == 0,
 	      "other files, and the same inode in the next archive, stay empty");
 	check(initramfs_read_memory(&first, b.data, b.size, "x", keep_named, name, &err) == 0 &&
-		      has_text(&first, "a", "data") && !first.members[3].data &&
-		      first.members[3].size_bytes == 4,
+	              has_text(&first, "a", "data") && !first.members[3].data &&
+	              first.members[3].size_bytes == 4,
 	      "content asked for under the first name only is held there only");
 }
 
@@ -573,13 +577,13 @@ static void test_usr_merge(void)
 	      "a file whose directory is missing is not there, as the kernel drops it");
 	m = initramfs_find_module(&i, "virtio-blk");
 	check_str(m ? m->path : NULL, "usr/lib/modules/6.1/virtio_blk.ko.xz",
-		  "a module is found by name, with - for _ and with .xz");
+	          "a module is found by name, with - for _ and with .xz");
 	m = initramfs_find_module(&i, "nvme_core");
 	check_str(m ? m->path : NULL, "lib/modules/6.1/nvme-core.ko.zst",
-		  "a module is found by name, with _ for - and with .zst");
+	          "a module is found by name, with _ for - and with .zst");
 	check(initramfs_find_module(&i, "e1000e"), "a module that is a link is found");
 	check(!initramfs_find_module(&i, "nouveau") && !initramfs_find_module(&i, "virtio") &&
-		      !initramfs_find_module(&i, "nvme"),
+	              !initramfs_find_module(&i, "nvme"),
 	      "files elsewhere and names that only begin so are not modules");
 }
 
@@ -595,16 +599,16 @@ static void test_file(const char *dir)
 	if (fd < 0 || dir_fd < 0 || write(fd, small.data, small.size) != (ssize_t)small.size)
 		abort();
 	check(initramfs_read_file(&i, fd, path, keep_all, NULL, &err) == 0 &&
-		      has_text(&i, "init", "text"),
+	              has_text(&i, "init", "text"),
 	      "a file is read from its beginning, wherever the descriptor stands");
 	if (ftruncate(fd, (off_t)(1LL << 30) + 1) < 0)
 		abort();
 	check(initramfs_read_file(&none, fd, path, NULL, NULL, &err) < 0 &&
-		      strstr(err.message, "larger than 1 GiB"),
+	              strstr(err.message, "larger than 1 GiB"),
 	      "a file of more than 1 GiB is refused");
 	error_free(&err);
 	check(initramfs_read_file(&none, dir_fd, dir, NULL, NULL, &err) < 0 &&
-		      strstr(err.message, "not a regular file"),
+	              strstr(err.message, "not a regular file"),
 	      "a directory is refused");
 	unlink(path);
 }
@@ -632,9 +636,9 @@ static void test_program(const char *dir, const char *compression, const char *c
 		return;
 	}
 	check(initramfs_read_file(&i, out_fd, out, NULL, NULL, &err) == 0 && i.count == 2 &&
-		      i.members[0].size_bytes == 3000000 &&
-		      strcmp(i.compressions.items[0], compression) == 0 &&
-		      initramfs_find(&i, "last"),
+	              i.members[0].size_bytes == 3000000 &&
+	              strcmp(i.compressions.items[0], compression) == 0 &&
+	              initramfs_find(&i, "last"),
 	      "%s by '%s %s' is read", compression, argv[0], argv[1]);
 	if (err.message)
 		printf("# %s\n", err.message);
@@ -662,8 +666,8 @@ static void test_programs(const char *dir)
 		state = state * 1664525 + 1013904223;
 		noise[i] = (char)(i & 4096 ? state >> 24 : i >> 6);
 	}
-	add_node(&b, &(struct node){.path = "large", .mode = 0100644, .data = noise,
-				    .size = 3000000});
+	add_node(&b,
+	         &(struct node){.path = "large", .mode = 0100644, .data = noise, .size = 3000000});
 	add_file(&b, "last", "x");
 	add_padded_end(&b);
 	if (!f || fwrite(b.data, 1, b.size, f) != b.size || fclose(f) != 0)
@@ -695,7 +699,7 @@ static void test_host(void)
 		if (fd < 0)
 			continue;
 		check(initramfs_read_file(&i, fd, found.gl_pathv[n], NULL, NULL, &err) == 0 &&
-			      initramfs_find_target(&i, "init"),
+		              initramfs_find_target(&i, "init"),
 		      "the host's own '%s' is read and has an init", found.gl_pathv[n]);
 		if (err.message)
 			printf("# %s\n", err.message);

@@ -35,10 +35,10 @@ struct fake_module {
 
 static const struct fake_module fake_modules[] = {
 	{NOUVEAU, "nouveau",
-	 "alias=pci:v000010DEd*sv*sd*bc03sc*i*|alias=pci:v000012D2d*sv*sd*bc03sc*i*|"},
+         "alias=pci:v000010DEd*sv*sd*bc03sc*i*|alias=pci:v000012D2d*sv*sd*bc03sc*i*|"},
 	{NOVA, "nova-core", "alias=pci:v000010DEd*sv*sd*bc*sc*i*|"},
 	{DEBIAN, "nvidia-current",
-	 "alias=pci:v000010DEd*sv*sd*bc03sc02i00*|alias=pci:v000010DEd*sv*sd*bc03sc00i00*|"},
+         "alias=pci:v000010DEd*sv*sd*bc03sc02i00*|alias=pci:v000010DEd*sv*sd*bc03sc00i00*|"},
 	{ANY, "anydisplay", "alias=pci:v*d*sv*sd*bc03sc*i*|"},
 	{0, "amdgpu", "alias=pci:v00001002d*sv*sd*bc03sc00i00*|"},
 	{0, "forcedeth", "alias=pci:v000010DEd00000057sv*sd*bc*sc*i*|"},
@@ -118,17 +118,16 @@ static void write_module(const char *dir, const struct fake_module *m)
 	for (char *c = file.info; *c; c++)
 		if (*c == '|')
 			*c = '\0';
-	file.sections[1] = (Elf64_Shdr){
-		.sh_name = 1,
-		.sh_type = SHT_PROGBITS,
-		.sh_flags = SHF_ALLOC,
-		.sh_offset = (Elf64_Off)((char *)file.info - (char *)&file),
-		.sh_size = strlen(m->info)};
-	file.sections[2] = (Elf64_Shdr){
-		.sh_name = 10,
-		.sh_type = SHT_STRTAB,
-		.sh_offset = (Elf64_Off)((char *)file.names - (char *)&file),
-		.sh_size = sizeof(names)};
+	file.sections[1] = (Elf64_Shdr){.sh_name = 1,
+	                                .sh_type = SHT_PROGBITS,
+	                                .sh_flags = SHF_ALLOC,
+	                                .sh_offset = (Elf64_Off)((char *)file.info - (char *)&file),
+	                                .sh_size = strlen(m->info)};
+	file.sections[2] =
+		(Elf64_Shdr){.sh_name = 10,
+	                     .sh_type = SHT_STRTAB,
+	                     .sh_offset = (Elf64_Off)((char *)file.names - (char *)&file),
+	                     .sh_size = sizeof(names)};
 	write_at(dir, name, &file, sizeof(file));
 }
 
@@ -206,7 +205,8 @@ static void pack_dir(struct archive *a, const char *root, const char *dir)
 		pack_one(a, root, dir, &st);
 	if (S_ISDIR(st.st_mode) && glob(pattern, GLOB_PERIOD, NULL, &found) == 0)
 		for (size_t i = 0; i < found.gl_pathc; i++)
-			if (!str_ends(found.gl_pathv[i], "/.") && !str_ends(found.gl_pathv[i], "/.."))
+			if (!str_ends(found.gl_pathv[i], "/.") &&
+			    !str_ends(found.gl_pathv[i], "/.."))
 				pack_dir(a, root, found.gl_pathv[i]);
 	globfree(&found);
 }
@@ -250,12 +250,12 @@ static int dir_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret
 
 	if (lstat(full, &st) < 0)
 		return errno == ENOENT || errno == ENOTDIR
-			       ? 0
-			       : error_errno(err, errno, "cannot look at '%s'", full);
+		               ? 0
+		               : error_errno(err, errno, "cannot look at '%s'", full);
 	*ret = (struct rootfs_stat){.mode = st.st_mode,
-				    .size_bytes = (uint64_t)st.st_size,
-				    .inode = st.st_ino,
-				    .device = st.st_dev};
+	                            .size_bytes = (uint64_t)st.st_size,
+	                            .inode = st.st_ino,
+	                            .device = st.st_dev};
 	return 1;
 }
 
@@ -286,7 +286,7 @@ static int dir_list(struct rootfs *r, const char *path, struct strv *ret, struct
 }
 
 static int dir_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
-		    size_t *ret_size, struct error *err)
+                    size_t *ret_size, struct error *err)
 {
 	CLEANUP_FREE char *full = host_path(r, path);
 	CLEANUP_FREE char *data = mem_alloc(max_bytes + 2);
@@ -325,8 +325,7 @@ static struct rootfs *open_dir(const char *dir)
 	return &r->base;
 }
 
-static int open_world(struct modules *ret, const char *root, const char *scratch,
-		      struct error *err)
+static int open_world(struct modules *ret, const char *root, const char *scratch, struct error *err)
 {
 	CLEANUP_ROOTFS struct rootfs *r = open_dir(root);
 
@@ -334,7 +333,7 @@ static int open_world(struct modules *ret, const char *root, const char *scratch
 }
 
 static int open_early_world(struct modules *ret, const char *root, const char *scratch,
-			    struct error *err)
+                            struct error *err)
 {
 	CLEANUP_INITRAMFS struct initramfs i = {0};
 
@@ -349,9 +348,10 @@ static bool modprobe_loads(const char *root, const char *asked, bool by_alias, c
 	CLEANUP_FREE char *local = str_format("%s/usr/local/lib/modprobe.d", root);
 	CLEANUP_FREE char *usr = str_format("%s/usr/lib/modprobe.d", root);
 	CLEANUP_FREE char *want = str_format("/%s.ko", name), *out = NULL;
-	const char *const argv[] = {"modprobe", "-d",  root,  "-S", KVER, "-C", etc,
-				    "-C",	local, "-C",  usr,  "-n", "-v",
-				    by_alias ? "-b" : "-v", asked, NULL};
+	const char *const argv[] = {
+		"modprobe", "-d",  root, "-S", KVER, "-C", etc,
+		"-C",       local, "-C", usr,  "-n", "-v", by_alias ? "-b" : "-v",
+		asked,      NULL};
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_STRV struct strv lines = {0};
 	struct proc_options options = {.timeout_ms = 60000};
@@ -377,8 +377,8 @@ struct test_case {
 	unsigned modules;
 	struct config files[4];
 	const char *by_alias; /* what is loadable, joined by spaces */
-	int by_name;	      /* 'modprobe nouveau' */
-	bool differs;	      /* from 'modprobe -n', for the reason told */
+	int by_name;          /* 'modprobe nouveau' */
+	bool differs;         /* from 'modprobe -n', for the reason told */
 };
 
 #define BLOCK  "blacklist nouveau\n"
@@ -386,76 +386,160 @@ struct test_case {
 
 static const struct test_case cases[] = {
 	{"without configuration nouveau is loadable", NOUVEAU, {{0}}, "nouveau", 1, false},
-	{"a blacklist stops udev only", NOUVEAU, {{"etc/modprobe.d/a.conf", BLOCK, NULL}}, "", 1,
-	 false},
-	{"an install line stops both", NOUVEAU, {{"etc/modprobe.d/a.conf", REFUSE, NULL}}, "", 0,
-	 false},
-	{"both together stop both", NOUVEAU, {{"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}}, "",
-	 0, false},
-	{"files in /usr/local/lib count", NOUVEAU,
-	 {{"usr/local/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}}, "", 0, false},
-	{"a file without .conf does not count", NOUVEAU,
-	 {{"etc/modprobe.d/blacklist-nouveau", BLOCK REFUSE, NULL},
-	  {"etc/modprobe.d/a.conf.dpkg-old", BLOCK REFUSE, NULL},
-	  {"etc/modprobe.d/.hidden.conf", BLOCK REFUSE, NULL}},
-	 "nouveau", 1, false},
-	{"an .alias file does not count, as kmod is giving it up", NOUVEAU,
-	 {{"etc/modprobe.d/a.alias", BLOCK REFUSE, NULL}}, "nouveau", 1, true},
-	{"a blacklist with CRLF names another module", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "blacklist nouveau\r\n", NULL}}, "nouveau", 1, false},
-	{"an install line with CRLF runs nothing, and stops both", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "\r\ninstall nouveau /bin/false\r\n", NULL}}, "", 0, false},
-	{"'alias nouveau off' stops modprobe by name only", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "alias nouveau off\n", NULL}}, "nouveau", 0, false},
-	{"an alias of the card to off stops udev only", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "alias pci:v000010DEd*sv*sd*bc03sc*i* off\n", NULL}}, "", 1,
-	 false},
-	{"an empty file in /etc hides the one of its name", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "", NULL}, {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
-	 "nouveau", 1, false},
-	{"one of another name hides nothing", NOUVEAU,
-	 {{"etc/modprobe.d/b.conf", "", NULL}, {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}}, "",
-	 0, false},
-	{"a link to /dev/null hides the file of its name", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", NULL, "/dev/null"},
-	  {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
-	 "nouveau", 1, false},
-	{"a link to nowhere hides the file of its name", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", NULL, "nowhere"},
-	  {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
-	 "nouveau", 1, false},
-	{"a chain of links is followed, as Debian's alternatives need it", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", NULL, "../alternative.conf"},
-	  {"etc/alternative.conf", NULL, "real.conf"},
-	  {"etc/real.conf", BLOCK REFUSE, NULL}},
-	 "", 0, false},
-	{"comments, other cases and other names do not count", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf",
-	   "# blacklist nouveau\n#blacklist nouveau\nBlacklist nouveau\nblacklist nouveau2\n"
-	   "blacklist nouv*\nblacklist\n",
-	   NULL}},
-	 "nouveau", 1, false},
-	{"white space and continued lines count", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "junk\n \t blacklist\t\\\n  nouveau trailing\ninstall nouv\\\neau /bin/true",
-	   NULL}},
-	 "", 0, false},
-	{"of two install lines the first counts", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", REFUSE "install nouveau /sbin/modprobe -i nouveau\n", NULL}}, "",
-	 0, false},
-	{"an install line that may load it stops nothing", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "install nouveau /sbin/modprobe -i nouveau\n", NULL}}, "nouveau",
-	 1, true},
-	{"an install line with a second command stops nothing", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "install nouveau /bin/true; insmod x\n", NULL}}, "nouveau", 1,
-	 true},
-	{"other inert commands stop both", NOUVEAU,
-	 {{"etc/modprobe.d/a.conf", "install nouveau /usr/bin/true # never\n", NULL}}, "", 0, false},
-	{"blacklisting nouveau leaves nova_core", NOUVEAU | NOVA,
-	 {{"etc/modprobe.d/a.conf", BLOCK REFUSE, NULL}}, "nova_core", 0, false},
-	{"both blocked leaves nothing, with - for _", NOUVEAU | NOVA,
-	 {{"etc/modprobe.d/a.conf", BLOCK REFUSE "blacklist nova-core\n", NULL}}, "", 0, false},
-	{"NVIDIA's own driver is not counted", NOUVEAU | DEBIAN,
-	 {{"etc/modprobe.d/a.conf", BLOCK REFUSE, NULL}}, "", 0, false},
+	{"a blacklist stops udev only",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", BLOCK, NULL}},
+         "",
+         1,
+         false},
+	{"an install line stops both",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", REFUSE, NULL}},
+         "",
+         0,
+         false},
+	{"both together stop both",
+         NOUVEAU,
+         {{"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "",
+         0,
+         false},
+	{"files in /usr/local/lib count",
+         NOUVEAU,
+         {{"usr/local/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "",
+         0,
+         false},
+	{"a file without .conf does not count",
+         NOUVEAU,
+         {{"etc/modprobe.d/blacklist-nouveau", BLOCK REFUSE, NULL},
+          {"etc/modprobe.d/a.conf.dpkg-old", BLOCK REFUSE, NULL},
+          {"etc/modprobe.d/.hidden.conf", BLOCK REFUSE, NULL}},
+         "nouveau",
+         1,
+         false},
+	{"an .alias file does not count, as kmod is giving it up",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.alias", BLOCK REFUSE, NULL}},
+         "nouveau",
+         1,
+         true},
+	{"a blacklist with CRLF names another module",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "blacklist nouveau\r\n", NULL}},
+         "nouveau",
+         1,
+         false},
+	{"an install line with CRLF runs nothing, and stops both",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "\r\ninstall nouveau /bin/false\r\n", NULL}},
+         "",
+         0,
+         false},
+	{"'alias nouveau off' stops modprobe by name only",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "alias nouveau off\n", NULL}},
+         "nouveau",
+         0,
+         false},
+	{"an alias of the card to off stops udev only",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "alias pci:v000010DEd*sv*sd*bc03sc*i* off\n", NULL}},
+         "",
+         1,
+         false},
+	{"an empty file in /etc hides the one of its name",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "", NULL}, {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "nouveau",
+         1,
+         false},
+	{"one of another name hides nothing",
+         NOUVEAU,
+         {{"etc/modprobe.d/b.conf", "", NULL}, {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "",
+         0,
+         false},
+	{"a link to /dev/null hides the file of its name",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", NULL, "/dev/null"},
+          {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "nouveau",
+         1,
+         false},
+	{"a link to nowhere hides the file of its name",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", NULL, "nowhere"},
+          {"usr/lib/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "nouveau",
+         1,
+         false},
+	{"a chain of links is followed, as Debian's alternatives need it",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", NULL, "../alternative.conf"},
+          {"etc/alternative.conf", NULL, "real.conf"},
+          {"etc/real.conf", BLOCK REFUSE, NULL}},
+         "",
+         0,
+         false},
+	{"comments, other cases and other names do not count",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf",
+           "# blacklist nouveau\n#blacklist nouveau\nBlacklist nouveau\nblacklist nouveau2\n"
+           "blacklist nouv*\nblacklist\n",
+           NULL}},
+         "nouveau",
+         1,
+         false},
+	{"white space and continued lines count",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf",
+           "junk\n \t blacklist\t\\\n  nouveau trailing\ninstall nouv\\\neau /bin/true", NULL}},
+         "",
+         0,
+         false},
+	{"of two install lines the first counts",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", REFUSE "install nouveau /sbin/modprobe -i nouveau\n", NULL}},
+         "",
+         0,
+         false},
+	{"an install line that may load it stops nothing",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "install nouveau /sbin/modprobe -i nouveau\n", NULL}},
+         "nouveau",
+         1,
+         true},
+	{"an install line with a second command stops nothing",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "install nouveau /bin/true; insmod x\n", NULL}},
+         "nouveau",
+         1,
+         true},
+	{"other inert commands stop both",
+         NOUVEAU,
+         {{"etc/modprobe.d/a.conf", "install nouveau /usr/bin/true # never\n", NULL}},
+         "",
+         0,
+         false},
+	{"blacklisting nouveau leaves nova_core",
+         NOUVEAU | NOVA,
+         {{"etc/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "nova_core",
+         0,
+         false},
+	{"both blocked leaves nothing, with - for _",
+         NOUVEAU | NOVA,
+         {{"etc/modprobe.d/a.conf", BLOCK REFUSE "blacklist nova-core\n", NULL}},
+         "",
+         0,
+         false},
+	{"NVIDIA's own driver is not counted",
+         NOUVEAU | DEBIAN,
+         {{"etc/modprobe.d/a.conf", BLOCK REFUSE, NULL}},
+         "",
+         0,
+         false},
 	{"a kernel without nouveau is fine", 0, {{0}}, "", 0, false},
 	{"a driver for any display device is loadable too", ANY, {{0}}, "anydisplay", 0, false},
 };
@@ -519,7 +603,7 @@ static void run_case(const struct test_case *c, const char *scratch)
 }
 
 static void check_claimants(const struct modules *m, const char *want, const char *want_builtin,
-			    const char *sentence)
+                            const char *sentence)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_STRV struct strv names = {0}, builtin = {0};
@@ -546,16 +630,16 @@ static void test_claimants(const char *scratch)
 
 	write_at(conf, "a.conf", BLOCK, strlen(BLOCK));
 	check(open_world(&both, root, scratch, &err) == 0 && rename(text, saved) == 0 &&
-		      open_world(&no_text, root, scratch, &err) == 0 && rename(saved, text) == 0 &&
-		      unlink(bin) == 0 && open_world(&no_bin, root, scratch, &err) == 0,
+	              open_world(&no_text, root, scratch, &err) == 0 && rename(saved, text) == 0 &&
+	              unlink(bin) == 0 && open_world(&no_bin, root, scratch, &err) == 0,
 	      "worlds with both kinds of index, and with one only, are read");
 	check_claimants(&both, all, "",
-			"all that name the vendor's displays, whatever is blacklisted; not the "
-			"chipset's network, sound and I2C, and not a driver for any vendor");
+	                "all that name the vendor's displays, whatever is blacklisted; not the "
+	                "chipset's network, sound and I2C, and not a driver for any vendor");
 	check_claimants(&no_text, all, "", "from the binary index alone");
 	check_claimants(&no_bin, all, "", "from the text alone");
 	check(modules_loadable_by_alias(&no_bin, &loadable, &err) == 0 && loadable.count == 2 &&
-		      strv_has(&loadable, "nova_core") && strv_has(&loadable, "anydisplay"),
+	              strv_has(&loadable, "nova_core") && strv_has(&loadable, "anydisplay"),
 	      "without modules.alias.bin the text answers, blacklists applied");
 	remove_all(root);
 }
@@ -574,21 +658,22 @@ static void test_builtin(const char *scratch)
 	bool builtin = false;
 
 	write_at(dir, "modules.builtin", list, strlen(list));
-	check(open_world(&named, root, scratch, &err) == 0, "a kernel with nouveau built in is read");
+	check(open_world(&named, root, scratch, &err) == 0,
+	      "a kernel with nouveau built in is read");
 	check_claimants(&named, "", "nouveau", "by its known name where no modinfo is");
 	write_at(dir, "modules.builtin.modinfo", info, sizeof(info));
 	check(run_depmod(root) && open_world(&full, root, scratch, &err) == 0,
 	      "a kernel with modules.builtin.modinfo is read");
 	check_claimants(&full, "", "nouveau", "by its alias");
 	check(modules_loadable_by_alias(&full, &loadable, &err) == 0 && loadable.count == 0 &&
-		      modules_loadable_by_name(&full, "nouveau", &err) == 0,
+	              modules_loadable_by_name(&full, "nouveau", &err) == 0,
 	      "what is built in is not loadable");
 	check(modules_have(&full, "nouveau", &builtin) && builtin, "modules_have tells built in");
 	check(modules_have(&full, "snd_hda_intel", &builtin) && !builtin &&
-		      modules_have(&full, "snd-hda-intel", NULL),
+	              modules_have(&full, "snd-hda-intel", NULL),
 	      "modules_have finds a module file by either spelling");
 	check(!modules_have(&full, "nova_core", &builtin) && !builtin &&
-		      !modules_have(&full, "snd", NULL),
+	              !modules_have(&full, "snd", NULL),
 	      "modules_have does not find what is not there");
 	remove_all(root);
 }
@@ -596,16 +681,16 @@ static void test_builtin(const char *scratch)
 static void test_names(void)
 {
 	check(modules_is_nvidia_driver("nvidia") && modules_is_nvidia_driver("nvidia_drm") &&
-		      modules_is_nvidia_driver("nvidia-current-open") &&
-		      modules_is_nvidia_driver("nvidia_tesla_535"),
+	              modules_is_nvidia_driver("nvidia-current-open") &&
+	              modules_is_nvidia_driver("nvidia_tesla_535"),
 	      "NVIDIA's driver is known by its names, Debian's included");
 	check(!modules_is_nvidia_driver("nvidiafb") && !modules_is_nvidia_driver("nouveau") &&
-		      !modules_is_nvidia_driver("i2c_nvidia_gpu") && !modules_is_nvidia_driver(""),
+	              !modules_is_nvidia_driver("i2c_nvidia_gpu") && !modules_is_nvidia_driver(""),
 	      "nvidiafb and others are not NVIDIA's driver");
 	check(modules_keep(NULL, "usr/lib/modprobe.d/a.conf", 100) &&
-		      modules_keep(NULL, "lib/modules/6.1/modules.dep.bin", 1000000) &&
-		      !modules_keep(NULL, "lib/modules/6.1/kernel/nouveau.ko", 100) &&
-		      !modules_keep(NULL, "etc/huge.conf", 1 << 30),
+	              modules_keep(NULL, "lib/modules/6.1/modules.dep.bin", 1000000) &&
+	              !modules_keep(NULL, "lib/modules/6.1/kernel/nouveau.ko", 100) &&
+	              !modules_keep(NULL, "etc/huge.conf", 1 << 30),
 	      "modules_keep keeps configuration and indexes, within bounds");
 }
 
@@ -622,21 +707,21 @@ static void test_errors(const char *scratch)
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 
 	check(modules_from_rootfs(&m, r, "../../etc", scratch, &err) < 0 && !m.dir &&
-		      error_exit_code(&err) == EXIT_INPUT,
+	              error_exit_code(&err) == EXIT_INPUT,
 	      "a kernel version that is a path is refused");
 	error_free(&err);
 	unlink(dep);
 	unlink(dep_bin);
 	check(open_world(&m, root, scratch, &err) < 0 && strstr(err.message, "modules.dep") &&
-		      strstr(err.hint, "depmod " KVER),
+	              strstr(err.hint, "depmod " KVER),
 	      "a kernel without an index is told with the cure");
 	error_free(&err);
 	check(open_early_world(&m, root, scratch, &err) == 0,
 	      "for an initramfs that is a legal state");
 	read_as_initramfs(&i, scratch);
 	check(modules_from_initramfs(&bare, &i, KVER, scratch, &err) == 0 &&
-		      modules_loadable_by_alias(&bare, &loadable, &err) == 0 && loadable.count == 0 &&
-		      modules_loadable_by_name(&bare, "nouveau", &err) == 0,
+	              modules_loadable_by_alias(&bare, &loadable, &err) == 0 &&
+	              loadable.count == 0 && modules_loadable_by_name(&bare, "nouveau", &err) == 0,
 	      "in an initramfs without modules nothing can be loaded");
 	remove_all(root);
 }
@@ -670,7 +755,7 @@ static void test_damaged_index(const char *scratch)
 		if (open_world(&m, root, scratch, &err) < 0)
 			refused += strstr(err.message, "damaged") && err.code == EXIT_INPUT;
 		else if (modules_loadable_by_alias(&m, &names, &err) == 0 &&
-			 modules_claimants(&m, &names, NULL, &err) == 0)
+		         modules_claimants(&m, &names, NULL, &err) == 0)
 			answered++;
 	}
 	check(refused >= size && refused + answered == 3 * size,
@@ -695,15 +780,15 @@ static void test_host(const char *scratch)
 		const char *kver = parts.items[2];
 
 		check(modules_from_rootfs(&m, r, kver, scratch, &err) == 0 &&
-			      modules_claimants(&m, &names, &builtin, &err) == 0,
+		              modules_claimants(&m, &names, &builtin, &err) == 0,
 		      "the host's own modules of %s are read", kver);
 		if (err.message)
 			printf("# %s\n", err.message);
 		check(modules_have(&m, "nouveau", NULL) ==
-			      (strv_has(&names, "nouveau") || strv_has(&builtin, "nouveau")),
+		              (strv_has(&names, "nouveau") || strv_has(&builtin, "nouveau")),
 		      "nouveau is a claimant there if it is there at all");
 		check(!strv_has(&names, "forcedeth") && !strv_has(&names, "snd_hda_intel") &&
-			      !strv_has(&names, "ahci"),
+		              !strv_has(&names, "ahci"),
 		      "its drivers for other devices of the vendor are no claimants");
 	}
 	globfree(&found);

@@ -250,6 +250,25 @@ static bool wait_running(const char *text, bool want, int timeout_ms)
 	return false;
 }
 
+/* A builder that runs a long command. */
+static pid_t start_child(struct fixture *f, const char *seconds)
+{
+	const char *const argv[] = {"sleep", seconds, NULL};
+	struct error ignored = ERROR_INIT;
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	sandbox_run(f->sandbox, &(struct guest_command){.argv = argv}, &ignored);
+	_exit(0);
+}
+
+static void end_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 static void test_processes_end(struct fixture *f)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
@@ -268,18 +287,17 @@ static void test_processes_end(struct fixture *f)
 	      "a command that takes too long is stopped, and the message tells");
 	check(!is_running("31416.5"), "it is gone when the run returns");
 
-	pid = fork();
-	if (pid == 0) {
-		const char *const argv[] = {"sleep", "31417.5", NULL};
-		struct error ignored = ERROR_INIT;
-
-		sandbox_run(f->sandbox, &(struct guest_command){.argv = argv}, &ignored);
-		_exit(0);
-	}
+	pid = start_child(f, "31417.5");
 	check(wait_running("31417.5", true, 10000), "a long command runs");
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	end_child(pid);
 	check(wait_running("31417.5", false, 5000), "it ends when its builder is killed");
+	for (int delay_ms = 1; delay_ms < 200; delay_ms += delay_ms / 2 + 1) {
+		pid = start_child(f, "31418.5");
+		poll(NULL, 0, delay_ms);
+		end_child(pid);
+	}
+	poll(NULL, 0, 500);
+	check(!is_running("31418.5"), "it ends too when that comes while it is being set up");
 }
 
 static void test_network(struct fixture *f)
@@ -362,6 +380,7 @@ static void check_resolv(struct fixture *f, const char *host, const char *want)
 	check_str(after, want, "it is the same afterwards");
 	check(str_starts(failed, "failed: "), "a command fails");
 	check_str(after_failure, want, "it is the same after a failure");
+	check(rude, "a rude command has run");
 	check_str(after_rude, want, "it is the same after a program tried to replace it");
 	check(access(nowhere, F_OK) < 0, "no directory was made for a link's sake");
 }

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# What: partition table, ESP, ext4 and btrfs file systems, and the qcow2 file.
+# Why:  all of it is written by user-space tools into a plain file: no loop device, no mount.
+
+plan_disk()
+{
+	disk_mib=$(size_mib "$size")
+	boot_start_mib=$((ESP_START_MIB + ESP_MIB + 2)) # 128 MiB
+	boot_mib=0
+	[ -z "$boot_size" ] || boot_mib=$(size_mib "$boot_size")
+	root_start_mib=$((boot_start_mib + boot_mib))
+	root_mib=$((disk_mib - root_start_mib - 1)) # the last MiB: backup GPT
+}
+
+partition_line()
+{
+	local number=$1 start_mib=$2 size_mib=$3 type=$4 uuid=$5
+
+	printf '%s%d : start=%d, size=%d, type=%s, uuid=%s\n' "$disk" "$number" \
+		$((start_mib * MIB / SECTOR)) $((size_mib * MIB / SECTOR)) "$type" "${uuid^^}"
+}
+
+# the root comes last on the disk, whatever its number, so that growpart can extend it
+partition_disk()
+{
+	truncate -s "${disk_mib}M" "$disk"
+	{
+		printf 'label: gpt\nlabel-id: %s\nunit: sectors\n' "${disk_uuid^^}"
+		partition_line $BIOS_PART $BIOS_START_MIB $BIOS_MIB \
+			21686148-6449-6E6F-744E-656564454649 "$bios_partuuid"
+		partition_line $ESP_PART $ESP_START_MIB $ESP_MIB \
+			C12A7328-F81F-11D2-BA4B-00A0C93EC93B "$esp_partuuid"
+		[ -z "$boot_uuid" ] || partition_line "$boot_part" "$boot_start_mib" "$boot_mib" \
+			BC13C2FF-59E6-4262-A352-B275FD6F7172 "$boot_partuuid"
+		partition_line $ROOT_PART "$root_start_mib" "$root_mib" \
+			4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709 "$root_partuuid"
+	} | sfdisk -q --no-reread --no-tell-kernel "$disk" >"$work/sfdisk.log" 2>&1 ||
+		die 1 "cannot write the partition table: $(tail -n 1 "$work/sfdisk.log")"
+}
+
+# copies a partition's image into the disk; dd would read every hole, at seconds for each GiB
+place()
+{
+	local image=$1 start_mib=$2 target
+
+	target="driver=raw,offset=$((start_mib * MIB)),size=$(stat -c %s "$image")"
+	target+=",file.driver=file,file.filename=${disk//,/,,}"
+	qemu-img convert -n -f raw "$image" --target-image-opts "$target" ||
+		die 1 "cannot write partition image '$(basename "$image")' into the disk"
+	rm -f "$image"
+}
+
+make_esp()
+{
+	local esp=$work/esp.img
+
+	truncate -s "${ESP_MIB}M" "$esp"
+	mkfs.vfat -F 32 -i "$esp_id" -n EFI "$esp" >/dev/null
+	mmd -i "$esp" ::/EFI ::/EFI/BOOT ::/EFI/debian
+	mcopy -i "$esp" "$work/grub/grubx64.efi" ::/EFI/BOOT/BOOTX64.EFI
+	mcopy -i "$esp" "$work/grub/grubx64.efi" ::/EFI/debian/grubx64.efi
+	mcopy -i "$esp" "$work/grub/esp.cfg" ::/EFI/debian/grub.cfg
+	place "$esp" $ESP_START_MIB
+}
+
+# our own mke2fs.conf: a newer host would switch on features that the guest's GRUB cannot read
+# (metadata_csum_seed, orphan_file)
+make_ext4()
+{
+	local start_mib=$1 mib=$2 uuid=$3 from=$4 extended
+
+	# in one string, since a second -E makes mke2fs forget the first
+	extended="offset=$((start_mib * MIB)),hash_seed=$uuid,root_owner=0:0"
+	extended+=",lazy_itable_init=0,lazy_journal_init=0"
+
+	cat >"$work/mke2fs.conf" <<-EOF
+	[defaults]
+		base_features = sparse_super,large_file,filetype,resize_inode,dir_index,ext_attr
+		default_mntopts = acl,user_xattr
+		enable_periodic_fsck = 0
+		blocksize = 4096
+		inode_size = 256
+		inode_ratio = 16384
+	[fs_types]
+		ext4 = {
+			features = has_journal,extent,huge_file,flex_bg,metadata_csum,64bit,dir_nlink,extra_isize
+		}
+	EOF
+	MKE2FS_CONFIG=$work/mke2fs.conf run_logged "$work/mkfs.log" mke2fs -t ext4 -m 1 -U "$uuid" \
+		-E "$extended" -d "$from" "$disk" "${mib}M"
+}
+
+make_root_fs()
+{
+	local image=$work/root.img
+
+	if [ "$root_fs" = ext4 ]; then
+		make_ext4 "$root_start_mib" "$root_mib" "$root_uuid" "$root" || mkfs_failed "the root"
+		return 0
+	fi
+	truncate -s "${root_mib}M" "$image"
+	"make_$root_fs" "$image" || mkfs_failed "the root"
+	place "$image" "$root_start_mib"
+}
+
+make_btrfs()
+{
+	run_logged "$work/mkfs.log" mkfs.btrfs -q -U "$root_uuid" --rootdir "$root" "$1"
+}
+
+# /boot leaves the root only now: until here the guest's tools saw one tree
+make_boot_fs()
+{
+	[ -n "$boot_uuid" ] || return 0
+	mv "$root/boot" "$work/boot"
+	mkdir "$root/boot"
+	make_ext4 "$boot_start_mib" "$boot_mib" "$boot_uuid" "$work/boot" || mkfs_failed /boot
+}
+
+mkfs_failed()
+{
+	tail -n 5 "$work/mkfs.log" >&2
+	die 1 "cannot make the file system of $1" "if it is full, give a larger --size or --separate-boot"
+}
+
+make_disk()
+{
+	step "disk: $size, root $root_fs${boot_size:+, /boot $boot_size on partition $boot_part}"
+	plan_disk
+	partition_disk
+	install_bios_grub
+	make_esp
+	make_boot_fs
+	make_root_fs
+	check_disk
+	rm -rf --one-file-system "${root:?}"
+}
+
+# the tools above write into one file at offsets: that none wrote over another's part is seen here
+check_disk()
+{
+	local start size found
+
+	sfdisk --verify "$disk" >"$work/sfdisk.log" 2>&1 ||
+		die 1 "the partition table does not verify: $(tail -n 1 "$work/sfdisk.log")"
+	while read -r start size; do
+		found=$(blkid -p -O $((start * MIB)) -S $((size * MIB)) -s UUID -o value "$disk") || true
+		[[ " $root_uuid $boot_uuid $esp_uuid " == *" ${found:-none} "* ]] ||
+			die 1 "no file system of ours at $start MiB of the disk, but '$found'"
+	done <<-EOF
+	$ESP_START_MIB $ESP_MIB
+	$root_start_mib $root_mib
+	${boot_uuid:+$boot_start_mib $boot_mib}
+	EOF
+}
+
+convert_disk()
+{
+	local options=(-O qcow2)
+
+	[ "$compression" = none ] || options+=(-c -o "compression_type=$compression")
+	step "image: qcow2, compression $compression"
+	run_logged "$work/convert.log" qemu-img convert -f raw "${options[@]}" "$disk" "$1" ||
+		die 1 "cannot write '$1': $(tail -n 1 "$work/convert.log")"
+	rm -f "$disk"
+}

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# What: the root directory: packages by mmdebstrap, then the files of a cloud image.
+# Why:  it must look as Debian's own: DHCP by cloud-init, serial console, no identity of its own.
+
+# before the kernel is configured: the initramfs takes fsck and the root's module by this line
+setup_hook()
+{
+	echo "mkdir -p \"\$1/etc\" && echo '/dev/root / $root_fs defaults 0 1' >\"\$1/etc/fstab\""
+}
+
+bootstrap_root()
+{
+	local tar=$1 options
+
+	mapfile -t options < <(apt_options)
+	printf '%s\n' "$sources" >"$work/debian.sources"
+	run_logged "$work/bootstrap.log" mmdebstrap --mode=root --variant=minbase --format=tar \
+		--architectures=amd64 --include="$(root_packages)" \
+		--aptopt='APT::Install-Recommends "false"' "${options[@]}" \
+		--setup-hook="$(setup_hook)" "$suite" "$work/root.tar" "$work/debian.sources" || return 1
+	zstd -q -T0 -3 --rm "$work/root.tar" -o "$tar"
+}
+
+make_root_tar()
+{
+	root_tar=$cache_dir/$root_key.tar.zst
+	lock_cache "$root_tar"
+	if cache_valid "$root_tar"; then
+		step "packages: from the cache"
+	else
+		step "packages: mmdebstrap $suite (one to four minutes)"
+		unfinished+=("$root_tar.new")
+		bootstrap_root "$root_tar.new" || bootstrap_failed
+		cache_store "$root_tar.new" "$root_tar"
+	fi
+	unlock_cache
+}
+
+bootstrap_failed()
+{
+	tail -n 15 "$work/bootstrap.log" >&2 || true
+	cp "$work/bootstrap.log" "$cache_dir/bootstrap.log" || true
+	die 1 "mmdebstrap of $suite failed, whole log in '$cache_dir/bootstrap.log'" \
+		"see whether 'apt-get update' works here, and whether the packages exist in $suite"
+}
+
+unpack_root()
+{
+	mkdir "$root"
+	zstd -dc -q "$root_tar" | tar -xpf - -C "$root" --numeric-owner --xattrs --xattrs-include='*'
+	rm -rf "${root:?}/dev" && mkdir -m 755 "$root/dev" # devtmpfs covers it, in the sandbox too
+}
+
+guest_file()
+{
+	install -D -m "${2:-644}" /dev/stdin "$root$1"
+}
+
+write_fstab()
+{
+	{
+		echo "UUID=$root_uuid / $root_fs $(root_mount_options) 0 1"
+		[ -z "$boot_uuid" ] || echo "UUID=$boot_uuid /boot ext4 defaults 0 2"
+		echo "UUID=$esp_uuid /boot/efi vfat defaults,umask=0077 0 0"
+	} | guest_file /etc/fstab
+	mkdir -p "$root/boot/efi"
+}
+
+root_mount_options()
+{
+	case "$root_fs" in
+	ext4) echo discard,errors=remount-ro ;;
+	*) echo defaults ;;
+	esac
+}
+
+write_identity()
+{
+	echo debian | guest_file /etc/hostname
+	guest_file /etc/hosts <<-EOF
+	127.0.0.1	localhost
+	127.0.1.1	debian
+	::1		localhost ip6-localhost ip6-loopback
+	ff02::1		ip6-allnodes
+	ff02::2		ip6-allrouters
+	EOF
+	echo LANG=C.UTF-8 | guest_file /etc/default/locale
+	rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
+	printf '%s\n' "$sources" | guest_file /etc/apt/sources.list.d/debian.sources
+}
+
+write_default_grub()
+{
+	guest_file /etc/default/grub <<-'EOF'
+	# If you change this file, run 'update-grub' afterwards to update
+	# /boot/grub/grub.cfg.
+	GRUB_DEFAULT=0
+	GRUB_TIMEOUT=1
+	GRUB_DISTRIBUTOR=`. /etc/os-release; echo ${NAME%% *}`
+	GRUB_CMDLINE_LINUX_DEFAULT=""
+	GRUB_CMDLINE_LINUX="console=tty0 console=ttyS0,115200 earlyprintk=ttyS0,115200 consoleblank=0"
+	GRUB_TERMINAL="console serial"
+	GRUB_SERIAL_COMMAND="serial --unit=0 --speed=115200"
+	GRUB_DISABLE_OS_PROBER=true
+	EOF
+}
+
+# only sources that answer at once when they are not there: Ec2 would wait for its metadata server
+write_cloud_init()
+{
+	guest_file /etc/cloud/cloud.cfg.d/90_dpkg.cfg <<-'EOF'
+	# to update this file, run dpkg-reconfigure cloud-init
+	datasource_list: [ NoCloud, ConfigDrive, OpenStack, None ]
+	EOF
+	guest_file /etc/cloud/cloud.cfg.d/01_debian_cloud.cfg <<-'EOF'
+	apt:
+	  preserve_sources_list: true
+	manage_etc_hosts: true
+	# generating a locale costs a minute on a slow machine, and C.UTF-8 is there already
+	locale: false
+	EOF
+}
+
+tailor_root()
+{
+	write_fstab
+	write_identity
+	write_default_grub
+	write_cloud_init
+	# cloud-init writes netplan files, netplan writes networkd files; netplan's own generator has
+	# run by then, so on the first boot nothing else would start networkd
+	sandbox systemctl enable systemd-networkd.service systemd-resolved.service >/dev/null 2>&1
+	ln -sf ../run/systemd/resolve/stub-resolv.conf "$root/etc/resolv.conf"
+}
+
+scrub_root()
+{
+	: >"$root/etc/machine-id"
+	rm -f "$root"/var/lib/dbus/machine-id "$root"/etc/ssh/ssh_host_* "$root"/usr/sbin/policy-rc.d \
+		"$root"/etc/apt/apt.conf.d/99mmdebstrap "$root"/etc/dpkg/dpkg.cfg.d/99mmdebstrap \
+		"$root"/var/cache/debconf/*-old "$root"/var/lib/dpkg/*-old \
+		"$root"/var/cache/ldconfig/aux-cache "$root"/var/lib/systemd/random-seed
+	rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin \
+		"$root"/var/cache/apt/archives/*.deb "$root"/tmp/* "$root"/var/tmp/* "$root"/run/*
+	find "$root/var/log" -type f -delete
+}
+
+run_customize()
+{
+	local script
+
+	for script in "${customize[@]}"; do
+		step "customize: $(basename "$script")"
+		run_logged "$work/customize.log" "$(readlink -f "$script")" "$root" && continue
+		tail -n 15 "$work/customize.log" >&2
+		die 1 "customize script '$script' failed" "its last lines stand above"
+	done
+}
