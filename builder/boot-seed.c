@@ -30,7 +30,7 @@ static int read_template(const char *data_dir, const char *name, char **ret, str
 	}
 	if (size == 0 || size > TEMPLATE_MAX_BYTES)
 		return error_set(err, "the boot test's '%s' is empty or larger than %d bytes", path,
-				 TEMPLATE_MAX_BYTES);
+		                 TEMPLATE_MAX_BYTES);
 	*ret = STEAL(text);
 	return 0;
 }

@@ -161,7 +161,7 @@ static int copy_vars(const char *from, const char *to, struct error *err)
 		return error_errno(err, errno, "cannot copy '%s' to '%s'", from, to);
 	if (size == 0 || size == VARS_MAX_BYTES)
 		return error_set(err, "cannot copy '%s' to '%s': not a file of variables", from,
-				 to);
+		                 to);
 	if (write(out, data, (size_t)size) != size)
 		return error_errno(err, errno, "cannot copy '%s' to '%s'", from, to);
 	return 0;
@@ -424,11 +424,11 @@ static void gather(struct run *r, struct boot_facts *ret)
 	if (r->gpu) {
 		end.card = fake_gpu_counts(r->gpu);
 		log_detail(r->o->log,
-			   "BAR0 of the card: %llu reads and %llu writes by the firmware, %llu and "
-			   "%llu by the system",
-			   (unsigned long long)end.card.firmware_reads,
-			   (unsigned long long)end.card.firmware_writes,
-			   (unsigned long long)end.card.reads, (unsigned long long)end.card.writes);
+		           "BAR0 of the card: %llu reads and %llu writes by the firmware, %llu and "
+		           "%llu by the system",
+		           (unsigned long long)end.card.firmware_reads,
+		           (unsigned long long)end.card.firmware_writes,
+		           (unsigned long long)end.card.reads, (unsigned long long)end.card.writes);
 	}
 	boot_facts_gather(r->console, &end, ret);
 	ret->firmware = r->o->firmware;

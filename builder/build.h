@@ -61,6 +61,7 @@ struct build {
 	struct bootchain after;
 	struct strv initramfs_digests; /* SHA-256, in the order of result_guest's kernels */
 	struct strv user_digests;      /* "SHA256  PATH" of uploads and scripts */
+	struct strv packages_before, packages_after; /* "name=version", sorted */
 	struct findings findings;
 
 	json_t *steps;       /* array of {name, seconds} */

@@ -4,7 +4,9 @@
  * qemu-nbd (a child on a socket of its own, ended with the handle) serves the content,
  * libnbd reads it, libblkid tells what it is. The image file is never opened for writing.
  * For qcow2, qcow2_check() (qcow2.h) must have accepted the file before; no backing file is
- * followed except where 'allow_backing' says that the chain is our own.
+ * followed except where 'allow_backing' says that the chain is our own. The child also ends
+ * with the thread that called disk_open() (see proc.h): open a disk in a thread that outlives
+ * its users. No call waits longer than a minute for the child.
  */
 #ifndef GPUIMG_DISK_H
 #define GPUIMG_DISK_H

@@ -3,7 +3,9 @@
  * Read-only rootfs backend: ext2/3/4 file systems of a disk read in user space by libext2fs
  * through an io_manager of ours over disk_read() (with a read-ahead cache), so no appliance
  * and no mount. A journal that needs recovery is an error that says so (EXIT_INPUT): the
- * caller may fall back to the appliance.
+ * caller may fall back to the appliance. Checksums are verified where the file system has them.
+ * One thread at a time per rootfs; several may share a disk. Free space counts what is
+ * reserved for root.
  */
 #ifndef GPUIMG_EXTFS_H
 #define GPUIMG_EXTFS_H

@@ -27,9 +27,11 @@
 #define MAX_MEMBERS        1000000
 #define MAX_NAME_BYTES     4096 /* PATH_MAX; the kernel steps over longer ones */
 #define MAX_NAMES_BYTES    (UINT64_C(64) << 20)
+#define MAX_TODO_BYTES     8192 /* of a path with its links put in */
 #define MAX_LINKS          40
 #define MAX_STEPS          UINT64_C(50000000) /* path components looked up for one image */
 #define PIECE_BYTES        65536
+#define COUNT(array)       (sizeof(array) / sizeof((array)[0]))
 #define HEADER_BYTES       110
 #define MAX_LZ4_CHUNK      ((8U << 20) + (8U << 20) / 255 + 16) /* LZ4_compressBound(8 MiB) */
 
@@ -379,7 +381,8 @@ static int share_links(struct reader *r, struct error *err)
 
 		if (!l->group->has_data || from == to)
 			continue;
-		free(STEAL(to->data)); /* an earlier content that the later one replaced */
+		free(to->data); /* an earlier content that the later one replaced */
+		to->data = NULL;
 		to->size_bytes = from->size_bytes;
 		if (!l->wanted || !from->data)
 			continue;
@@ -388,10 +391,12 @@ static int share_links(struct reader *r, struct error *err)
 		to->data = mem_copy(from->data, from->size_bytes);
 	}
 	for (size_t i = 0; i < r->linked_count; i++) {
-		const struct linked *l = &r->linked[i];
+		struct initramfs_member *m = &r->out->members[r->linked[i].member];
 
-		if (!l->wanted)
-			free(STEAL(r->out->members[l->member].data));
+		if (r->linked[i].wanted)
+			continue;
+		free(m->data);
+		m->data = NULL;
 	}
 	r->linked_count = 0;
 	tdestroy(STEAL(r->groups), free);
@@ -501,8 +506,8 @@ static int read_member(struct stream *s, struct error *err)
 {
 	struct reader *r = s->reader;
 	uint64_t at = s->position;
-	uint8_t raw[HEADER_BYTES];
-	char name[MAX_NAME_BYTES];
+	uint8_t raw[HEADER_BYTES] = {0};
+	char name[MAX_NAME_BYTES] = {0};
 	struct header h = {0};
 
 	if (stream_take(s, raw, sizeof(raw), "a member's header or before the end record", err) <
@@ -564,7 +569,7 @@ static int read_archives(struct stream *s, struct error *err)
 static int find_zstd_end(struct reader *r, uint64_t at, uint64_t *ret, struct error *err)
 {
 	static const uint8_t dictionary[] = {0, 1, 2, 4}, content[] = {0, 2, 4, 8};
-	uint8_t b[5];
+	uint8_t b[5] = {0};
 	uint32_t block;
 	bool single;
 
@@ -575,7 +580,7 @@ static int find_zstd_end(struct reader *r, uint64_t at, uint64_t *ret, struct er
 	if (single && b[4] >> 6 == 0)
 		at++;
 	for (;;) {
-		uint8_t head[3];
+		uint8_t head[3] = {0};
 
 		if (peek(r, at, head, 3, err) < 0)
 			return -1;
@@ -596,7 +601,7 @@ static int find_lz4_end(struct reader *r, uint64_t at, uint64_t *ret, struct err
 	uint64_t start = at;
 
 	while (at + 4 <= r->source->size) {
-		uint8_t b[4];
+		uint8_t b[4] = {0};
 		uint32_t chunk;
 
 		if (peek(r, at, b, 4, err) < 0)
@@ -620,7 +625,7 @@ static int find_lz4_end(struct reader *r, uint64_t at, uint64_t *ret, struct err
 static int skip_lzma2(struct reader *r, uint64_t *at, struct error *err)
 {
 	for (;;) {
-		uint8_t b[5];
+		uint8_t b[5] = {0};
 
 		if (peek(r, *at, b, 1, err) < 0)
 			return -1;
@@ -644,7 +649,7 @@ static int take_varint(struct reader *r, uint64_t *at, uint64_t *ret, struct err
 	uint64_t value = 0;
 
 	for (unsigned shift = 0; shift < 63; shift += 7) {
-		uint8_t b;
+		uint8_t b = 0;
 
 		if (peek(r, (*at)++, &b, 1, err) < 0)
 			return -1;
@@ -662,8 +667,8 @@ static int find_xz_end(struct reader *r, uint64_t start, uint64_t *ret, struct e
 {
 	static const uint8_t check_bytes[] = {0,  4,  4,  4,  8,  8,  8,  16,
 	                                      16, 16, 32, 32, 32, 64, 64, 64};
-	uint64_t at = start + 12, blocks = 0, records, ignored;
-	uint8_t b[12];
+	uint64_t at = start + 12, blocks = 0, records = 0, ignored;
+	uint8_t b[12] = {0};
 
 	if (peek(r, start, b, 12, err) < 0)
 		return -1;
@@ -692,88 +697,48 @@ static int find_xz_end(struct reader *r, uint64_t start, uint64_t *ret, struct e
 	return 0;
 }
 
+typedef int find_end(struct reader *r, uint64_t start, uint64_t *ret, struct error *err);
+
 struct format {
 	const char *name;
-	uint8_t magic[6];
+	find_end *find_end; /* NULL: ask the filter where it stopped */
 	size_t magic_size;
-	int filter;                       /* ARCHIVE_FILTER_… */
-	int (*enable)(struct archive *a); /* NULL: refused, see 'refusal' */
-	int (*find_end)(struct reader *r, uint64_t start, uint64_t *ret, struct error *err);
-	const char *refusal, *hint;
+	uint8_t magic[4];
+	int filter; /* ARCHIVE_FILTER_… */
 };
 
-/* The magics that the kernel looks for (lib/decompress.c), and what people mistake for them. */
+/* The magics that the kernel looks for (lib/decompress.c). */
 static const struct format formats[] = {
-	{"gzip",
-         {0x1f, 0x8b},
-         2,
-         ARCHIVE_FILTER_GZIP,
-         archive_read_support_filter_gzip,
-         NULL,
-         NULL,
-         NULL},
-	{"bzip2",
-         {'B', 'Z', 'h'},
-         3,
-         ARCHIVE_FILTER_BZIP2,
-         archive_read_support_filter_bzip2,
-         NULL,
-         NULL,
-         NULL},
-	{"lzma",
-         {0x5d, 0x00},
-         2,
-         ARCHIVE_FILTER_LZMA,
-         archive_read_support_filter_lzma,
-         NULL,
-         NULL,
-         NULL},
-	{"xz",
-         {0xfd, '7', 'z', 'X', 'Z', 0},
-         6,
-         ARCHIVE_FILTER_XZ,
-         archive_read_support_filter_xz,
-         find_xz_end,
-         NULL,
-         NULL},
-	{"zstd",
-         {0x28, 0xb5, 0x2f, 0xfd},
-         4,
-         ARCHIVE_FILTER_ZSTD,
-         archive_read_support_filter_zstd,
-         find_zstd_end,
-         NULL,
-         NULL},
-	{"lz4",
-         {0x02, 0x21, 0x4c, 0x18},
-         4,
-         ARCHIVE_FILTER_LZ4,
-         archive_read_support_filter_lz4,
-         find_lz4_end,
-         NULL,
-         NULL},
+	{"gzip", NULL, 2, {0x1f, 0x8b}, ARCHIVE_FILTER_GZIP},
+	{"bzip2", NULL, 3, {'B', 'Z', 'h'}, ARCHIVE_FILTER_BZIP2},
+	{"lzma", NULL, 2, {0x5d, 0x00}, ARCHIVE_FILTER_LZMA},
+	{"xz", find_xz_end, 4, {0xfd, '7', 'z', 'X'}, ARCHIVE_FILTER_XZ},
+	{"zstd", find_zstd_end, 4, {0x28, 0xb5, 0x2f, 0xfd}, ARCHIVE_FILTER_ZSTD},
+	{"lz4", find_lz4_end, 4, {0x02, 0x21, 0x4c, 0x18}, ARCHIVE_FILTER_LZ4},
+};
+
+/* What people mistake for these, and what only the kernel reads. */
+struct refusal {
+	const char *name;
+	uint8_t magic[4];
+	size_t magic_size;
+	const char *why, *hint;
+};
+
+static const struct refusal refusals[] = {
 	{"lz4 frame",
          {0x04, 0x22, 0x4d, 0x18},
          4,
-         0,
-         NULL,
-         NULL,
-         "the kernel reads lz4 in its legacy format only",
+         "the kernel reads only lz4's legacy format",
          "compress it with 'lz4 -l'"},
 	{"lzo",
          {0x89, 'L', 'Z', 'O'},
          4,
-         0,
-         NULL,
-         NULL,
          "gpuimg does not read lzo",
          "set another compression in the image's initramfs configuration"},
 	{"binary cpio",
          {0xc7, 0x71},
          2,
-         0,
-         NULL,
-         NULL,
          "the old binary cpio format, which the kernel refuses",
          "write it with 'cpio -o -H newc'"},
 };
@@ -808,7 +773,7 @@ static int open_decompressor(struct reader *r, const struct format *format, stru
 
 	/* Anything but OK: it would run a program of the host's instead. */
 	if (!a || archive_read_support_format_raw(a) != ARCHIVE_OK ||
-	    format->enable(a) != ARCHIVE_OK) {
+	    archive_read_support_filter_by_code(a, format->filter) != ARCHIVE_OK) {
 		error_code(err, EXIT_HOST);
 		return error_set(err, "cannot read initramfs '%s': libarchive has no %s here",
 		                 r->name, format->name);
@@ -833,7 +798,7 @@ static int open_decompressor(struct reader *r, const struct format *format, stru
 static int check_gzip_trailer(struct reader *r, const struct stream *s, uint64_t end,
                               size_t archives, struct error *err)
 {
-	uint8_t trailer[8];
+	uint8_t trailer[8] = {0};
 
 	if (peek(r, end - 8, trailer, 8, err) < 0)
 		return -1;
@@ -857,10 +822,6 @@ static int read_compressed(struct reader *r, const struct format *format, uint64
 	size_t before = r->out->archive_count;
 
 	r->compression = format->name;
-	if (!format->enable) {
-		refuse(err, r, "%s", format->refusal);
-		return error_hint(err, "%s", format->hint);
-	}
 	if (format->find_end && format->find_end(r, *at, &end, err) < 0)
 		return -1;
 	if (end > r->source->size)
@@ -894,8 +855,15 @@ static int read_plain(struct reader *r, uint64_t *at, struct error *err)
 	return 0;
 }
 
-static int read_unknown(struct reader *r, uint64_t at, struct error *err)
+static int read_unknown(struct reader *r, const uint8_t *magic, uint64_t at, struct error *err)
 {
+	for (size_t i = 0; i < COUNT(refusals); i++) {
+		if (memcmp(magic, refusals[i].magic, refusals[i].magic_size) != 0)
+			continue;
+		r->compression = refusals[i].name;
+		refuse(err, r, "%s", refusals[i].why);
+		return error_hint(err, "%s", refusals[i].hint);
+	}
 	error_code(err, EXIT_INPUT);
 	if (r->out->archive_count == 0)
 		return error_set(err, "'%s' is not an initramfs: unknown content at byte %" PRIu64,
@@ -909,20 +877,20 @@ static int read_unknown(struct reader *r, uint64_t at, struct error *err)
 static int read_segment(struct reader *r, uint64_t *at, struct error *err)
 {
 	uint64_t left = r->source->size - *at;
-	uint8_t magic[6] = {0};
+	uint8_t magic[4] = {0};
 
-	if (peek(r, *at, magic, left < 6 ? (size_t)left : 6, err) < 0)
+	if (peek(r, *at, magic, left < 4 ? (size_t)left : 4, err) < 0)
 		return -1;
 	if (magic[0] == '0') {
 		/* The kernel looks for a header on 4-byte boundaries only. */
 		if (*at & 3 || memcmp(magic, "0707", left < 4 ? (size_t)left : 4) != 0)
-			return read_unknown(r, *at, err);
+			return read_unknown(r, magic, *at, err);
 		return read_plain(r, at, err);
 	}
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+	for (size_t i = 0; i < COUNT(formats); i++)
 		if (memcmp(magic, formats[i].magic, formats[i].magic_size) == 0)
 			return read_compressed(r, &formats[i], at, err);
-	return read_unknown(r, *at, err);
+	return read_unknown(r, magic, *at, err);
 }
 
 static int compare_places(const void *a, const void *b)
@@ -1006,7 +974,7 @@ static char *resolve(const struct initramfs *i, const char *path, bool follow_la
 		m = member_at(i, done);
 		if (!m || !m->link)
 			continue;
-		if (++links > MAX_LINKS || strlen(m->link) + strlen(rest) > 2 * MAX_NAME_BYTES)
+		if (++links > MAX_LINKS || strlen(m->link) + strlen(rest) > MAX_TODO_BYTES)
 			return NULL;
 		again = str_format("%s/%s", m->link, rest);
 		step_path(done, "..");
@@ -1073,7 +1041,7 @@ static int read_segments(struct reader *r, struct error *err)
 
 	r->compression = "none";
 	while (at < r->source->size) {
-		uint8_t b;
+		uint8_t b = 0;
 
 		if (peek(r, at, &b, 1, err) < 0)
 			return -1;
@@ -1156,7 +1124,7 @@ void initramfs_free(struct initramfs *i)
 static const struct initramfs_member *find(const struct initramfs *i, const char *path,
                                            bool follow_last)
 {
-	uint64_t steps = MAX_NAME_BYTES * (MAX_LINKS + 1);
+	uint64_t steps = MAX_NAME_BYTES * UINT64_C(41); /* each link, and the path itself */
 	CLEANUP_FREE char *real = resolve(i, path, follow_last, &steps);
 
 	return real && *real ? member_at(i, real) : NULL;
@@ -1182,7 +1150,7 @@ static bool is_module_file(const char *file, const char *name)
 		if (*file != *name &&
 		    !((*file == '-' || *file == '_') && (*name == '-' || *name == '_')))
 			return false;
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+	for (size_t i = 0; i < COUNT(suffixes); i++)
 		if (strcmp(file, suffixes[i]) == 0)
 			return true;
 	return false;
@@ -1190,15 +1158,17 @@ static bool is_module_file(const char *file, const char *name)
 
 const struct initramfs_member *initramfs_find_module(const struct initramfs *i, const char *name)
 {
+	const struct initramfs_member *members = i->members;
+
 	for (size_t n = 0; n < i->count; n++) {
-		const struct initramfs_member *m = &i->members[n];
+		const struct initramfs_member *m = &members[n], *found;
 		const char *slash = strrchr(m->path, '/');
 
 		if (!slash || !strstr(m->path, "lib/modules/") || !is_module_file(slash + 1, name))
 			continue;
-		m = initramfs_find(i, m->path);
-		if (m && (S_ISREG(m->mode) || m->link))
-			return m;
+		found = initramfs_find(i, m->path);
+		if (found && (S_ISREG(found->mode) || found->link))
+			return found;
 	}
 	return NULL;
 }

@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 
 #include "manifest.h"
+#include "packages.h"
 #include "proc.h"
 
 #define SCHEMA_VERSION  1
@@ -112,6 +113,14 @@ static json_t *make_inputs(const struct build *b)
 			 string_list(&o->run), "user_digests", string_list(&b->user_digests));
 }
 
+static json_t *make_packages(const struct build *b)
+{
+	CLEANUP_STRV struct strv added = packages_minus(&b->packages_after, &b->packages_before);
+	CLEANUP_STRV struct strv gone = packages_minus(&b->packages_before, &b->packages_after);
+
+	return json_pack("{s:o, s:o}", "added", string_list(&added), "removed", string_list(&gone));
+}
+
 json_t *manifest_make(const struct build *b, const char *artifact, const char *sha256,
 		      const json_t *boot_test)
 {
@@ -125,6 +134,7 @@ json_t *manifest_make(const struct build *b, const char *artifact, const char *s
 		"kernels", make_kernels(b), "entries", make_entries(b), "proof",
 		findings_json(&b->findings), "tools", make_tools());
 
+	json_object_set_new(manifest, "packages", make_packages(b));
 	if (boot_test)
 		json_object_set_new(manifest, "boot_test", json_deep_copy(boot_test));
 	else

@@ -287,11 +287,9 @@ static int read_profile(struct options *o, struct error *err)
 	return 0;
 }
 
-static int read_image_yaml(struct options *o, const char *path, struct config **ret,
-			   struct error *err)
+static int read_image_yaml(struct options *o, const char *path, struct config_key *keys,
+			   struct config **ret, struct error *err)
 {
-	struct config_key keys[ROW_COUNT + 3];
-
 	fill_keys(keys, false);
 	if (config_read(ret, path, keys, err) < 0)
 		return -1;
@@ -504,6 +502,7 @@ int options_parse(struct options *ret, const char *command, int argc, char **arg
 		  struct error *err)
 {
 	CLEANUP_OPTIONS struct options first = {0}, o = {0};
+	struct config_key keys[ROW_COUNT + 3]; /* 'config' points into it */
 	CLEANUP_CONFIG struct config *config = NULL;
 	CLEANUP_FREE char *config_path = NULL;
 
@@ -514,7 +513,7 @@ int options_parse(struct options *ret, const char *command, int argc, char **arg
 	o.data_dir = str_copy(first.data_dir);
 	o.profile = str_copy(first.profile);
 	o.help = first.help;
-	if (config_path && !o.help && read_image_yaml(&o, config_path, &config, err) < 0)
+	if (config_path && !o.help && read_image_yaml(&o, config_path, keys, &config, err) < 0)
 		return -1;
 	if (!o.profile)
 		o.profile = str_copy("gpu-base");

@@ -13,6 +13,7 @@
 #include "digest.h"
 #include "export.h"
 #include "fetch.h"
+#include "packages.h"
 #include "pipeline.h"
 #include "proc.h"
 #include "smoke.h"
@@ -44,6 +45,8 @@ void build_free(struct build *b)
 	strv_free(&b->params);
 	strv_free(&b->initramfs_digests);
 	strv_free(&b->user_digests);
+	strv_free(&b->packages_before);
+	strv_free(&b->packages_after);
 	for (size_t i = 0; i < b->kernels_before_count; i++)
 		free(b->kernels_before[i].version);
 	free(b->kernels_before);
@@ -190,7 +193,8 @@ static int preflight(struct build *b, struct error *err)
 	if (open_guest(b, b->base_disk, image_format_name(b->base_info.format), &b->reader,
 		       &b->guest, &b->base_root, err) < 0 ||
 	    guest_check_supported(b->guest, b->base_root, err) < 0 ||
-	    bootchain_read(&b->before, b->base_root, err) < 0) {
+	    bootchain_read(&b->before, b->base_root, err) < 0 ||
+	    packages_read(&b->packages_before, b->base_root, err) < 0) {
 		error_code(err, EXIT_INPUT);
 		return error_prefix(err, "base '%s'", b->base_path);
 	}
@@ -266,6 +270,8 @@ static int read_result(struct build *b, struct error *err)
 	    disk_probe(b->result_disk, err) < 0 ||
 	    open_guest(b, b->result_disk, "qcow2", &b->reader, &b->result_guest, &b->result_root,
 		       err) < 0)
+		return -1;
+	if (packages_read(&b->packages_after, b->result_root, err) < 0)
 		return -1;
 	return bootchain_read(&b->after, b->result_root, err);
 }

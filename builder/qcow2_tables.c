@@ -84,46 +84,61 @@ static int check_refcounts(const struct qcow2 *q, struct error *err)
 	return 0;
 }
 
-/* libarchive has the decoders. It knows deflate in a gzip wrapper only, so one is put before. */
-static bool decodes(const unsigned char *data, size_t size, size_t want)
+static struct archive *open_decoder(const unsigned char *data, size_t size)
 {
 	struct archive *a = archive_read_new();
-	CLEANUP_FREE unsigned char *out = mem_alloc(want);
 	struct archive_entry *entry;
-	size_t got = 0;
 
 	if (a && archive_read_support_filter_gzip(a) >= ARCHIVE_WARN &&
 	    archive_read_support_filter_zstd(a) >= ARCHIVE_WARN &&
 	    archive_read_support_format_raw(a) == ARCHIVE_OK &&
 	    archive_read_open_memory(a, data, size) == ARCHIVE_OK &&
-	    archive_read_next_header(a, &entry) == ARCHIVE_OK) {
-		ssize_t n = 1;
-
-		while (got < want && n > 0) {
-			n = archive_read_data(a, out + got, want - got);
-			got += n > 0 ? (size_t)n : 0;
-		}
-	}
+	    archive_read_next_header(a, &entry) == ARCHIVE_OK)
+		return a;
 	archive_read_free(a);
-	return got == want;
+	return NULL;
 }
 
-/* The file ends in the last sector of this compressed cluster: whole or not? Decode it. */
+/* Whether the data is a whole stream of 'want' bytes; 'framed': and an end that was checked. */
+static bool decodes(const unsigned char *data, size_t size, size_t want, bool framed)
+{
+	struct archive *a = open_decoder(data, size);
+	CLEANUP_FREE unsigned char *out = mem_alloc(want + 1);
+	size_t got = 0;
+	ssize_t n = 1;
+
+	while (a && got < want && n > 0) {
+		n = archive_read_data(a, out + got, want - got);
+		got += n > 0 ? (size_t)n : 0;
+	}
+	if (got == want && framed)
+		n = archive_read_data(a, out + want, 1);
+	archive_read_free(a);
+	return got == want && (!framed || n == 0);
+}
+
+/*
+ * The file ends in the last sector of this compressed cluster: whole or not? Decode it, with
+ * libarchive, which knows deflate in a gzip wrapper only. The wrapper's last 8 bytes are for the
+ * checksum, unchecked there: a stream that was cut eats some of them, and then they are missing.
+ */
 static int check_tail(struct scan *s, uint64_t guest, uint64_t offset, struct error *err)
 {
-	static const unsigned char gzip[10] = {0x1f, 0x8b, 8};
+	static const unsigned char gzip_head[10] = {0x1f, 0x8b, 8};
 	const struct qcow2 *q = s->q;
-	size_t size = q->file_bytes - offset, skip = q->compression_type ? 0 : sizeof(gzip);
+	bool deflate = q->compression_type == 0;
+	size_t size = q->file_bytes - offset;
+	size_t before = deflate ? sizeof(gzip_head) : 0, after = deflate ? 8 : 0;
 	CLEANUP_FREE unsigned char *data = NULL;
 
 	if (s->tails++ >= MAX_TAILS)
 		return error_set(err, "its tables are damaged: clusters overlap at byte %" PRIu64,
 		                 offset);
-	data = mem_alloc(skip + size);
-	memcpy(data, gzip, skip);
-	if (read_exactly(q->fd, data + skip, size, offset, err) < 0)
+	data = mem_alloc(before + size + after);
+	memcpy(data, gzip_head, before);
+	if (read_exactly(q->fd, data + before, size, offset, err) < 0)
 		return -1;
-	if (!decodes(data, skip + size, s->cluster_bytes)) {
+	if (!decodes(data, before + size + after, s->cluster_bytes, deflate)) {
 		CLEANUP_FREE char *what = str_format(
 			"the compressed data of the disk's byte %" PRIu64 ", cut short, begins",
 			guest);

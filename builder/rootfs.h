@@ -20,7 +20,7 @@
 #include "str.h"
 
 struct rootfs_stat {
-	uint32_t mode; /* type and permission bits as in st_mode */
+	uint32_t mode;     /* type and permission bits as in st_mode */
 	uint32_t uid, gid; /* as the guest sees them */
 	uint64_t size_bytes;
 	int64_t mtime_s;
@@ -39,12 +39,12 @@ void rootfs_xattrs_free(struct rootfs_xattr *xattrs, size_t count);
 
 /* A command of the guest's own, run inside its root as root, without network unless asked. */
 struct guest_command {
-	const char *const *argv;       /* never a shell string with guest content in it */
-	const char *const *env;        /* added to PATH, HOME, LC_ALL; may be NULL */
-	unsigned timeout_ms;           /* 0: the backend's default for one command */
+	const char *const *argv; /* never a shell string with guest content in it */
+	const char *const *env;  /* added to PATH, HOME, LC_ALL; may be NULL */
+	unsigned timeout_ms;     /* 0: the backend's default for one command */
 	bool network;
-	char **ret_stdout;             /* may be NULL: stdout goes to the log */
-	size_t max_bytes;              /* of ret_stdout */
+	char **ret_stdout; /* may be NULL: stdout goes to the log */
+	size_t max_bytes;  /* of ret_stdout */
 };
 
 struct rootfs;
@@ -57,19 +57,20 @@ struct rootfs;
 struct rootfs_ops {
 	const char *name;
 	/* 1: filled, 0: does not exist, -1: error */
-	int (*lstat)(struct rootfs *r, const char *path, struct rootfs_stat *ret, struct error *err);
+	int (*lstat)(struct rootfs *r, const char *path, struct rootfs_stat *ret,
+	             struct error *err);
 	int (*readlink)(struct rootfs *r, const char *path, char **ret, struct error *err);
 	int (*list)(struct rootfs *r, const char *path, struct strv *ret, struct error *err);
 	/* Content of a regular file, at most max_bytes: a larger one is an error. NUL added. */
 	int (*read)(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
-		    size_t *ret_size, struct error *err);
+	            size_t *ret_size, struct error *err);
 	/* Content of a regular file into the descriptor, which is at offset 0 of an empty file. */
 	int (*copy_out)(struct rootfs *r, const char *path, int fd, struct error *err);
 	int (*statvfs)(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
-		       uint64_t *ret_size_bytes, struct error *err);
+	               uint64_t *ret_size_bytes, struct error *err);
 	/* Creates or replaces a regular file, owner root, given permission bits. */
 	int (*write)(struct rootfs *r, const char *path, const void *data, size_t size,
-		     uint32_t mode, struct error *err);
+	             uint32_t mode, struct error *err);
 	int (*mkdir)(struct rootfs *r, const char *path, uint32_t mode, struct error *err);
 	int (*symlink)(struct rootfs *r, const char *target, const char *path, struct error *err);
 	int (*rename)(struct rootfs *r, const char *from, const char *to, struct error *err);
@@ -79,7 +80,7 @@ struct rootfs_ops {
 	void (*close)(struct rootfs *r);
 	/* Optional: extended attributes of a path; rootfs_xattrs_free. */
 	int (*xattrs)(struct rootfs *r, const char *path, struct rootfs_xattr **ret,
-		      size_t *ret_count, struct error *err);
+	              size_t *ret_count, struct error *err);
 };
 
 struct rootfs {
@@ -97,7 +98,7 @@ DEFINE_CLEANUP(rootfs, struct rootfs *, rootfs_close)
  * cases, unless a directory on the way is missing: then ret_path stays NULL), -1: error.
  */
 int rootfs_resolve(struct rootfs *r, const char *path, bool follow_last, char **ret_path,
-		   struct error *err);
+                   struct error *err);
 /* The same, always to the end of all links, with directories that are missing on the way taken
  * as they are named: where a file would be once they were made. */
 int rootfs_resolve_new(struct rootfs *r, const char *path, char **ret_path, struct error *err);
@@ -113,18 +114,18 @@ int rootfs_readlink(struct rootfs *r, const char *path, char **ret, struct error
 /* Names in a directory, sorted by strcmp, without "." and ".."; a missing one is empty. */
 int rootfs_list(struct rootfs *r, const char *path, struct strv *ret, struct error *err);
 /* Missing is an error; for 'may be missing' ask rootfs_exists first. ret_size may be NULL. */
-int rootfs_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
-		size_t *ret_size, struct error *err);
+int rootfs_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret, size_t *ret_size,
+                struct error *err);
 int rootfs_copy_out(struct rootfs *r, const char *path, int fd, struct error *err);
 int rootfs_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
-		   uint64_t *ret_size_bytes, struct error *err);
+                   uint64_t *ret_size_bytes, struct error *err);
 
 /* Writers: missing directories on the way are made (0755, root); links on the way are
  * followed, a link in the last place is replaced, never written through (and refused by chmod).
  * A directory is never replaced by another type. mkdir: a directory, or a link to one, may be
  * there already and stays as it is. */
 int rootfs_write(struct rootfs *r, const char *path, const void *data, size_t size, uint32_t mode,
-		 struct error *err);
+                 struct error *err);
 int rootfs_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err);
 int rootfs_symlink(struct rootfs *r, const char *target, const char *path, struct error *err);
 int rootfs_rename(struct rootfs *r, const char *from, const char *to, struct error *err);

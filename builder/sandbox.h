@@ -4,7 +4,9 @@
  * (tree.h), so that guest root is nobody on the host. Nothing it runs can write outside the
  * tree, reach the network unless asked, see the host's environment or processes, or outlive
  * us. /proc, /dev, /run and /tmp are its own; /sys is empty on purpose: generators that see
- * no hardware build for all hardware.
+ * no hardware build for all hardware. A command with network shares the host's, its loopback
+ * and its resolv.conf included; the guest's own /etc/resolv.conf is the same afterwards, in
+ * type and content, whatever the command did and however it ended.
  */
 #ifndef GPUIMG_SANDBOX_H
 #define GPUIMG_SANDBOX_H
@@ -18,14 +20,15 @@ struct sandbox;
 
 /* What grub-mkconfig asks about block devices, which the sandbox does not have. */
 struct sandbox_devices {
-	const char *root_uuid, *root_fs, *root_partuuid; /* root_fs in GRUB's words: ext2, xfs, btrfs */
+	const char *root_uuid, *root_fs,
+		*root_partuuid; /* root_fs in GRUB's words: ext2, xfs, btrfs */
 	const char *boot_uuid, *boot_fs, *boot_partuuid; /* NULL unless /boot is separate */
 	const char *partmap;                             /* gpt or msdos */
 };
 
 struct sandbox_options {
-	const char *dir;      /* the tree's directory */
-	const char *data_dir; /* where the grub-probe stand-ins are installed */
+	const char *dir;                       /* the tree's directory */
+	const char *data_dir;                  /* where the grub-probe stand-ins are installed */
 	const struct sandbox_devices *devices; /* borrowed; may be NULL */
 	struct log *log;
 };

@@ -196,7 +196,7 @@ static int extract_dir(struct extraction *x, int fd, const char *path, unsigned 
 
 		if (!good_name(p.name))
 			return refuse(path, "it holds a file whose name is none", err);
-		if (depth == 0 && tree_is_skipped(child))
+		if (tree_is_skipped(child))
 			continue; /* made by make_mount_points */
 		found = x->from->ops->lstat(x->from, child, &p.st, err);
 		if (found < 0)

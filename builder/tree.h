@@ -24,7 +24,7 @@ struct tree;
  * directory stays, half full. The log is borrowed for as long as the tree lives.
  */
 int tree_extract(struct tree **ret, struct rootfs *from, const char *dir, struct log *log,
-		 struct error *err);
+                 struct error *err);
 void tree_free(struct tree *tree); /* the directory stays */
 DEFINE_CLEANUP(tree, struct tree *, tree_free)
 #define CLEANUP_TREE CLEANUP(cleanup_tree)
@@ -43,7 +43,7 @@ uint64_t tree_data_bytes(const struct tree *tree);
  * count as not there.
  */
 int tree_changes(const struct tree *tree, struct strv *ret_changed, struct strv *ret_removed,
-		 struct error *err);
+                 struct error *err);
 /*
  * Writes the changed paths as a pax tar to the descriptor, guest ids (shift taken off again),
  * xattrs as SCHILY.xattr, security.capability in its version 2 form again.

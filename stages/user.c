@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "builder/digest.h"
 #include "stages/stages.h"
 
 #define SCRIPT_DIR       "/var/tmp/gpuimg-run"
@@ -77,6 +78,17 @@ static int check_host_file(const char *path, struct error *err)
 	return 0;
 }
 
+/* Inputs of the build like any other: the manifest names their digests. */
+static int record(struct build *b, const char *path, struct error *err)
+{
+	CLEANUP_FREE char *digest = NULL;
+
+	if (check_host_file(path, err) < 0 || digest_file(path, "SHA256", &digest, err) < 0)
+		return -1;
+	strv_addf(&b->user_digests, "%s  %s", digest, path);
+	return 0;
+}
+
 static int user_check(struct build *b, struct error *err)
 {
 	for (size_t i = 0; i < b->options->upload.count; i++) {
@@ -84,11 +96,11 @@ static int user_check(struct build *b, struct error *err)
 		CLEANUP_FREE char *to = NULL;
 
 		if (split_upload(b->options->upload.items[i], &from, &to, err) < 0 ||
-		    check_host_file(from, err) < 0)
+		    record(b, from, err) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < b->options->run.count; i++)
-		if (check_host_file(b->options->run.items[i], err) < 0)
+		if (record(b, b->options->run.items[i], err) < 0)
 			return -1;
 	return 0;
 }

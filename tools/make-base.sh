@@ -132,7 +132,8 @@ parse_options()
 		--print-recipe) print_recipe=y && shift ;;
 		-q | --quiet) quiet=y && shift ;;
 		-h | --help) usage && exit 0 ;;
-		*) die 2 "unknown option '$1'" "see make-base.sh --help" ;;
+		-*) die 2 "unknown option '$1'" "see make-base.sh --help" ;;
+		*) die 2 "unexpected argument '$1'" "see make-base.sh --help" ;;
 		esac
 	done
 }

@@ -196,7 +196,7 @@ load ../lib/common
 	[ "$status" -eq 0 ]
 	for command in build boot doctor; do
 		for option in $("$GPUIMG" "$command" --help | grep -o -e '--[a-z0-9-]*' | sort -u); do
-			grep -q -e "$(sed 's/-/\\\\-/g' <<<"$option" | sed 's/^\\\\-\\\\-/\\\\-\\\\-/')" -e "Fl -${option#--}" "$REPO/docs/gpuimg.1" || {
+			grep -q -e " -${option#--}\\b" "$REPO/docs/gpuimg.1" || {
 				echo "the man page does not name $option"
 				false
 			}

@@ -52,12 +52,18 @@ static inline void fixture_end(void)
 		fixture_remove(fixture_dir);
 }
 
-static inline void fixture_begin(void)
+/* A directory for the test; a machine that lacks one of the programs skips all of it. */
+static inline void fixture_begin(const char *const *programs)
 {
 	/* Where e2fsprogs and others live, for users whose PATH lacks them. */
 	CLEANUP_FREE char *path = str_format("%s:/usr/sbin:/sbin", getenv("PATH"));
 
 	setenv("PATH", path, 1);
+	for (; *programs; programs++)
+		if (!proc_have(*programs)) {
+			printf("1..0 # SKIP '%s' is not installed\n", *programs);
+			exit(0);
+		}
 	if (!mkdtemp(fixture_dir) || chdir(fixture_dir) < 0)
 		fixture_fail("make a directory", NULL);
 	atexit(fixture_end);

@@ -612,7 +612,8 @@ static void test_huge(void)
 
 int main(void)
 {
-	fixture_begin();
+	fixture_begin((const char *const[]){"qemu-nbd", "qemu-img", "sgdisk", "sfdisk", "mke2fs",
+	                                    "mkfs.vfat", "mkswap", NULL});
 	test_open();
 	test_read();
 	test_backing();

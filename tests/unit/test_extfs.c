@@ -791,7 +791,8 @@ int main(void)
 {
 	bool attributes;
 
-	fixture_begin();
+	fixture_begin((const char *const[]){"qemu-nbd", "qemu-img", "sgdisk", "mke2fs", "e2fsck",
+	                                    "debugfs", "dumpe2fs", NULL});
 	make_tree();
 	attributes = make_attributes();
 	make_capability();

@@ -440,6 +440,22 @@ static void test_recovers(struct server *s)
 	recovers(s, "to-old", s->old_hex, 2, 0, "follows a relative redirect");
 }
 
+/* The digest would tell a wrong piece, too; but the download alone must not join it. */
+static void test_wrong_piece(struct server *s)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FREE char *url = str_format("http://127.0.0.1:%u/wrongpiece/disk.qcow2", s->port);
+	struct download d = {.url = url, .retries = 3, .stall_timeout_s = 5};
+	bool resumed = true;
+
+	memset(s->seen, 0, sizeof(*s->seen));
+	check(download_file(&d, "direct.part", &resumed, &err) == 0 &&
+	              has_content("direct.part", s->old_hex) && !resumed,
+	      "a piece that was not asked for is not joined to the file");
+	unlink("direct.part");
+	unlink("direct.part.from");
+}
+
 /* A download that another process has begun. */
 static void leave_part(const struct server *s, const char *content, size_t size, const char *origin,
                        const char *etag)
@@ -722,6 +738,7 @@ int main(void)
 	test_plain(&s);
 	test_damaged_cache(&s);
 	test_recovers(&s);
+	test_wrong_piece(&s);
 	test_earlier_process(&s);
 	test_refuses(&s);
 	test_no_server(&s);

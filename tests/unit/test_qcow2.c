@@ -150,7 +150,7 @@ static void test_foreign_files(void)
 	}
 	write_file("v1.qcow", v1, sizeof(v1));
 	refuses("v1.qcow", "version 1", "convert", "qcow version 1");
-	refuses("missing.img", "No such file", "catalogue", "a missing file");
+	refuses("missing.img", "No such file", "is a path", "a missing file");
 	refuses("/", "directory", NULL, "a directory");
 	refuses("/dev/null", "not a regular file", NULL, "a character device");
 	refuses("t.txt/x", "Not a directory", NULL, "a path through a file");
@@ -514,6 +514,34 @@ static void test_compressed_end(void)
 	refuses("exact.qcow2", "truncated", "again", "compressed data that lacks 20 bytes");
 }
 
+/* Written cluster by cluster, as a running system does: no rounding of the end to sectors. */
+static void test_compressed_writes(const char *options)
+{
+	CLEANUP_FREE char *image = NULL;
+	size_t size, wrong = 0;
+
+	if (try_run("qemu-img", "create", "-q", "-f", "qcow2", "-o", options, "w.qcow2", "1M") <
+	            0 ||
+	    try_run("qemu-io", "-f", "qcow2", "-c", "write -c -P 5 0 64k", "-c",
+	            "write -c -P 6 128k 64k", "w.qcow2") < 0) {
+		check(true, "accepts compressed writes with %s # SKIP no qemu-io", options);
+		return;
+	}
+	accepts("w.qcow2", IMAGE_QCOW2, "small compressed clusters that share the last sector");
+	image = read_whole("w.qcow2", &size);
+	check(size % 512 != 0, "the file ends within a sector");
+	/* Zeros in place of the lost bytes often decode to the same data: no work for a judge. */
+	for (size_t cut = 1; cut < 24 && cut < size; cut++) {
+		CLEANUP_ERROR struct error err = ERROR_INIT;
+		struct image_info info;
+
+		write_file("cut.qcow2", image, size - cut);
+		wrong += !all_zeros(image + size - cut, cut) &&
+		         image_check(&info, "cut.qcow2", &err) == 0;
+	}
+	check(wrong == 0, "misses each of the last bytes (%s)", options);
+}
+
 static void test_header_fuzz(void)
 {
 	CLEANUP_FREE char *image = NULL;
@@ -542,11 +570,12 @@ static void test_header_fuzz(void)
 	      "survives %zu damaged images (%zu of them refused)", rounds, refused);
 }
 
+/* Of the processor: other programs on the machine are no fault of ours. */
 static double seconds(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
@@ -562,8 +591,8 @@ static void test_speed(void)
 	start = seconds();
 	accepts("big.qcow2", IMAGE_QCOW2, "a disk of 1 TB with all tables");
 	start = seconds() - start;
-	printf("# 1 TB took %.3f s\n", start);
-	check(start < 5, "reads 1 TB of tables quickly");
+	printf("# 1 TB took %.3f s of the processor\n", start);
+	check(start < 3, "reads 1 TB of tables quickly");
 	unlink("big.qcow2");
 }
 
@@ -594,6 +623,8 @@ int main(void)
 			test_cut(&samples[i]);
 	test_cut_empty();
 	test_compressed_end();
+	test_compressed_writes("compression_type=zlib");
+	test_compressed_writes("compression_type=zstd");
 	test_header_fuzz();
 	test_speed();
 	if (chdir("/") == 0)

@@ -27,13 +27,13 @@ partition_disk()
 	truncate -s "${disk_mib}M" "$disk"
 	{
 		printf 'label: gpt\nlabel-id: %s\nunit: sectors\n' "${disk_uuid^^}"
-		partition_line $BIOS_PART $BIOS_START_MIB $BIOS_MIB \
+		partition_line "$BIOS_PART" "$BIOS_START_MIB" "$BIOS_MIB" \
 			21686148-6449-6E6F-744E-656564454649 "$bios_partuuid"
-		partition_line $ESP_PART $ESP_START_MIB $ESP_MIB \
+		partition_line "$ESP_PART" "$ESP_START_MIB" "$ESP_MIB" \
 			C12A7328-F81F-11D2-BA4B-00A0C93EC93B "$esp_partuuid"
 		[ -z "$boot_uuid" ] || partition_line "$boot_part" "$boot_start_mib" "$boot_mib" \
 			BC13C2FF-59E6-4262-A352-B275FD6F7172 "$boot_partuuid"
-		partition_line $ROOT_PART "$root_start_mib" "$root_mib" \
+		partition_line "$ROOT_PART" "$root_start_mib" "$root_mib" \
 			4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709 "$root_partuuid"
 	} | sfdisk -q --no-reread --no-tell-kernel "$disk" >"$work/sfdisk.log" 2>&1 ||
 		die 1 "cannot write the partition table: $(tail -n 1 "$work/sfdisk.log")"
@@ -61,7 +61,7 @@ make_esp()
 	mcopy -i "$esp" "$work/grub/grubx64.efi" ::/EFI/BOOT/BOOTX64.EFI
 	mcopy -i "$esp" "$work/grub/grubx64.efi" ::/EFI/debian/grubx64.efi
 	mcopy -i "$esp" "$work/grub/esp.cfg" ::/EFI/debian/grub.cfg
-	place "$esp" $ESP_START_MIB
+	place "$esp" "$ESP_START_MIB"
 }
 
 # our own mke2fs.conf: a newer host would switch on features that the guest's GRUB cannot read
@@ -140,19 +140,20 @@ make_disk()
 # the tools above write into one file at offsets: that none wrote over another's part is seen here
 check_disk()
 {
-	local start size found
-
 	sfdisk --verify "$disk" >"$work/sfdisk.log" 2>&1 ||
 		die 1 "the partition table does not verify: $(tail -n 1 "$work/sfdisk.log")"
-	while read -r start size; do
-		found=$(blkid -p -O $((start * MIB)) -S $((size * MIB)) -s UUID -o value "$disk") || true
-		[[ " $root_uuid $boot_uuid $esp_uuid " == *" ${found:-none} "* ]] ||
-			die 1 "no file system of ours at $start MiB of the disk, but '$found'"
-	done <<-EOF
-	$ESP_START_MIB $ESP_MIB
-	$root_start_mib $root_mib
-	${boot_uuid:+$boot_start_mib $boot_mib}
-	EOF
+	check_uuid_at "$ESP_START_MIB" "$ESP_MIB" "$esp_uuid"
+	[ -z "$boot_uuid" ] || check_uuid_at "$boot_start_mib" "$boot_mib" "$boot_uuid"
+	check_uuid_at "$root_start_mib" "$root_mib" "$root_uuid"
+}
+
+check_uuid_at()
+{
+	local found
+
+	found=$(blkid -p -O $(($1 * MIB)) -S $(($2 * MIB)) -s UUID -o value "$disk") || true
+	[ "$found" = "$3" ] ||
+		die 1 "the file system at $1 MiB of the disk is not '$3' but '${found:-unknown}'"
 }
 
 convert_disk()

@@ -47,21 +47,21 @@ copy_grub_modules()
 		cp "$root/usr/lib/grub/$platform"/{*.mod,*.lst,modinfo.sh} "$root/boot/grub/$platform"
 	done
 	# an environment block is 1024 bytes, always: GRUB writes it in place
-	printf '%-1024s' '# GRUB Environment Block' | tr ' ' '#' |
-		sed '1s/^#.GRUB.Environment.Block#/# GRUB Environment Block\n/' |
+	{ echo "# GRUB Environment Block" && printf '%999s' '' | tr ' ' '#'; } |
 		guest_file /boot/grub/grubenv
 }
 
 # core.img for both firmwares by the guest's own grub-mkimage: modules and tool are one version
 make_grub_cores()
 {
-	local fs
+	local fs=$root_fs prefix=/boot/grub
 
-	fs=$(grub_fs "$([ -n "$boot_uuid" ] && echo ext4 || echo "$root_fs")")
+	[ -z "$boot_uuid" ] || fs=ext4 prefix=/grub
+	fs=$(grub_fs "$fs")
 	grub_load_config >"$work/grub/load.cfg"
 	{ grub_load_config; echo "configfile \$prefix/grub.cfg"; } >"$work/grub/esp.cfg"
 
-	sandbox grub-mkimage -O i386-pc -p "$([ -n "$boot_uuid" ] || echo /boot)/grub" \
+	sandbox grub-mkimage -O i386-pc -p $prefix \
 		-c /run/gpuimg/load.cfg -o /run/gpuimg/core.img biosdisk part_gpt "$fs" search_fs_uuid
 	sandbox grub-mkimage -O x86_64-efi -p /EFI/debian -o /run/gpuimg/grubx64.efi \
 		part_gpt fat "$fs" search search_fs_uuid configfile normal echo test
@@ -109,5 +109,5 @@ install_bios_grub()
 	printf '\x90\x90' | poke "$boot" 0x66
 	le64 $((start + 1)) | poke "$core" 0x1f4
 	dd if="$boot" of="$disk" bs=1 count=440 conv=notrunc status=none # the rest is the MBR's table
-	dd if="$core" of="$disk" bs=$MIB seek=$BIOS_START_MIB conv=notrunc status=none
+	dd if="$core" of="$disk" bs="$MIB" seek="$BIOS_START_MIB" conv=notrunc status=none
 }

@@ -84,13 +84,24 @@ cleanup()
 	local status=$?
 
 	trap - EXIT INT TERM HUP
-	if [ -n "$child" ]; then
-		kill "$child" 2>/dev/null || true
-		wait "$child" 2>/dev/null || true
-	fi
+	[ -z "$child" ] || stop_child
 	[ -z "$work" ] || remove_tree "$work"
 	[ ${#unfinished[@]} -eq 0 ] || rm -f -- "${unfinished[@]}"
 	exit "$status"
+}
+
+# its whole process group: mmdebstrap alone would let the package manager below it finish first
+stop_child()
+{
+	local tries
+
+	kill -TERM -- "-$child" 2>/dev/null || true
+	for ((tries = 0; tries < 50; tries++)); do
+		kill -0 -- "-$child" 2>/dev/null || break
+		sleep 0.2
+	done
+	kill -KILL -- "-$child" 2>/dev/null || true
+	wait "$child" 2>/dev/null || true
 }
 
 # a customize script may have mounted something and died: never delete through a mount
@@ -105,14 +116,17 @@ remove_tree()
 	rm -rf --one-file-system -- "$1"
 }
 
-# in the background, since bash runs no trap while it waits for a foreground command
+# In the background, since bash runs no trap while it waits for a foreground command; job control
+# is on for that moment, so that the child leads a process group that stop_child can end.
 run_logged()
 {
 	local log=$1 status=0
 
 	shift
-	"$@" <&0 >"$log" 2>&1 & # without <&0 bash would give it /dev/null
+	set -m
+	"$@" <&0 >"$log" 2>&1 &
 	child=$!
+	set +m
 	wait "$child" || status=$?
 	child=
 	return "$status"
@@ -120,8 +134,9 @@ run_logged()
 
 make_work_dir()
 {
-	local parent=${TMPDIR:-/var/tmp}
+	local parent
 
+	parent=$(readlink -f "${TMPDIR:-/var/tmp}")
 	check_free "$parent" "$(needed_mib)" "set TMPDIR to a directory on a larger disk"
 	work=$(mktemp -d "$parent/gpuimg-base.XXXXXXXXXX")
 	chmod 755 "$work"      # apt's own user reads through it

@@ -72,7 +72,7 @@ choose_mirror()
 	host=$(host_codename)
 	suite=${suite:-${host:-bookworm}}
 	sources=$(guest_sources)
-	mirror_entries | grep -q " $suite\$" ||
+	[[ $(mirror_entries)$'\n' == *" $suite"$'\n'* ]] ||
 		die 3 "no Debian mirror in the apt configuration of this machine" "name one with --mirror URI"
 }
 
@@ -113,7 +113,7 @@ image_recipe()
 
 	root_recipe
 	printf 'size=%s\nboot=%s,%s\ncompression=%s\n' "$size" "$boot_size" "$boot_part" "$compression"
-	printf 'qemu-img=%s\n' "$(qemu-img --version | head -n 1)"
+	printf 'qemu-img=%s\n' "$(qemu-img --version | sed -n 1p)"
 	printf 'mkfs=%s\n' "$(mkfs_version)"
 	for script in "$self" "$here"/make-base/*.sh "$sandbox_dir"/*.sh "${customize[@]}"; do
 		printf 'script=%s\n' "$(sha256sum <"$script")"
@@ -122,7 +122,7 @@ image_recipe()
 
 mkfs_version()
 {
-	mke2fs -V 2>&1 | head -n 1
+	mke2fs -V 2>&1 | sed -n 1p
 	case "$root_fs" in
 	xfs) mkfs.xfs -V ;;
 	btrfs) mkfs.btrfs --version ;;

@@ -14,14 +14,13 @@ make_xfs()
 	check_xfs_names
 	xfs_protofile >"$work/protofile"
 	mapfile -t options < <(xfs_options "$image")
-	# the protofile has paths relative to here: they too cannot hold a space
-	cd "$work"
-	run_logged "$work/mkfs.log" mkfs.xfs -q -f -m "uuid=$root_uuid" "${options[@]}" \
-		-p protofile "$image" || return 1
+	# the protofile has paths relative to the work directory: they too cannot hold a space
+	run_logged "$work/mkfs.log" env -C "$work" mkfs.xfs -q -f -m "uuid=$root_uuid" \
+		"${options[@]}" -p protofile "$image" || return 1
 	xfs_attributes >"$work/attributes"
 	run_logged "$work/mkfs.log" xfs_db -x -f "$image" <"$work/attributes"
 	# xfs_db goes on after a path that it does not find, and would write into the inode before
-	! grep -v '^core\.' "$work/mkfs.log" | grep -q .
+	[ "$(grep -vc '^core\.' "$work/mkfs.log")" -eq 0 ]
 }
 
 check_xfs_names()
@@ -32,7 +31,7 @@ check_xfs_names()
 		-printf "'/%P' " -quit)
 	[ -z "$bad" ] || die 1 "a mkfs.xfs protofile cannot name ${bad% }, and nothing else writes xfs" \
 		"use --root-fs ext4, or remove the file with --customize"
-	bad=$(getcap -r "$root" 2>/dev/null | head -n 1)
+	bad=$(getcap -r "$root" 2>/dev/null | sed -n 1p)
 	[ -z "$bad" ] || die 1 "mkfs.xfs cannot set file capabilities: '${bad#"$root"}'" \
 		"use --root-fs ext4"
 }
@@ -45,7 +44,7 @@ xfs_options()
 
 	for option in "-m bigtime=0" "-i nrext64=0" "-i exchange=0" "-n parent=0"; do
 		# shellcheck disable=SC2086 # flag and value
-		! mkfs.xfs -N -f $option "$1" >/dev/null 2>&1 || printf '%s\n' $option
+		if mkfs.xfs -N -f $option "$1" >/dev/null 2>&1; then printf '%s\n' $option; fi
 	done
 }
 

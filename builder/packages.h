@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which packages an image has, from dpkg's own record (dpkg(1), /var/lib/dpkg/status). */
+#ifndef GPUIMG_PACKAGES_H
+#define GPUIMG_PACKAGES_H
+
+#include "error.h"
+#include "rootfs.h"
+#include "str.h"
+
+/* "name=version" of each installed package, sorted. An image without dpkg has none. */
+int packages_read(struct strv *ret, struct rootfs *root, struct error *err);
+/* What 'a' has and 'b' has not; both sorted. */
+struct strv packages_minus(const struct strv *a, const struct strv *b);
+
+#endif
