@@ -75,14 +75,25 @@ static int step(struct build *b, const char *name, const char *what,
 	return result;
 }
 
+/* The maker's lines are its steps. */
+static void on_maker_line(void *opaque, const char *line)
+{
+	log_step_progress(opaque, -1, line);
+}
+
 /* No base given: the project's own small Debian, from the machine's own mirror. */
 static int make_base(struct build *b, struct error *err)
 {
 	CLEANUP_FREE char *script = data_make_base(b->data_dir);
 	CLEANUP_FREE char *cache = str_format("%s/bases", b->options->cache_dir);
-	CLEANUP_FREE char *path = str_format("%s/default-base.qcow2", b->work_dir);
+	CLEANUP_FREE char *path = str_format("%s/default-base.qcow2", b->options->cache_dir);
 	const char *const argv[] = {"bash", script, "--cache-dir", cache, "--output", path, NULL};
-	const struct proc_options options = {.log = b->log, .timeout_ms = MAKE_BASE_TIMEOUT_MS};
+	const struct proc_options options = {
+		.log = b->log,
+		.timeout_ms = MAKE_BASE_TIMEOUT_MS,
+		.on_line = on_maker_line,
+		.opaque = b->log,
+	};
 
 	if (proc_run(argv, &options, NULL, 0, err) < 0) {
 		error_prefix(err, "cannot make the default base");
@@ -92,11 +103,11 @@ static int make_base(struct build *b, struct error *err)
 	return 0;
 }
 
-static int get_base(struct build *b, struct error *err)
+static int fetch(struct build *b, struct error *err)
 {
 	const struct options *o = b->options;
 	CLEANUP_FREE char *cache = str_format("%s/downloads", o->cache_dir);
-	const struct fetch_options fetch = {
+	const struct fetch_options options = {
 		.url = o->base,
 		.sha256 = o->base_sha256,
 		.sums_url = o->base_sums,
@@ -105,15 +116,23 @@ static int get_base(struct build *b, struct error *err)
 	};
 	CLEANUP_FREE char *digest = NULL;
 
-	if (!o->base)
-		return make_base(b, err);
-	if (!fetch_is_url(o->base)) {
-		b->base_path = str_copy(o->base);
-		return 0;
-	}
-	if (fetch_base(&fetch, &b->base_path, &digest, err) < 0)
+	if (fetch_base(&options, &b->base_path, &digest, err) < 0)
 		return -1;
-	b->base_digest = str_copy(str_starts(digest, "sha256:") ? digest + 7 : digest);
+	if (str_starts(digest, "sha256:"))
+		b->base_digest = str_copy(digest + strlen("sha256:"));
+	return 0;
+}
+
+static int get_base(struct build *b, struct error *err)
+{
+	const char *base = b->options->base;
+
+	if (!base)
+		return step(b, "base", "make the default base, or take it from the cache", make_base,
+			    err);
+	if (fetch_is_url(base))
+		return step(b, "fetch", "fetch the base", fetch, err);
+	b->base_path = str_copy(base);
 	return 0;
 }
 
@@ -198,6 +217,10 @@ static int preflight(struct build *b, struct error *err)
 		error_code(err, EXIT_INPUT);
 		return error_prefix(err, "base '%s'", b->base_path);
 	}
+	if (b->base_info.dirty)
+		log_warn(b->log, "base '%s': its reference counts are marked as not clean", b->base_path);
+	if (b->base_info.snapshots)
+		log_note(b->log, "base '%s': its internal snapshots are left out", b->base_path);
 	remember_kernels(b);
 	choose_epoch(b);
 	return 0;

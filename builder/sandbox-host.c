@@ -29,24 +29,6 @@ static char *existing_part(const char *dir)
 	return real;
 }
 
-/* The shifted ids are strangers to all of the host: they pass where everybody may. */
-static int check_passable(const char *path, struct error *err)
-{
-	struct stat st;
-
-	if (stat(path, &st) < 0)
-		return error_errno(err, errno, "cannot look at '%s'", path);
-	if (st.st_mode & S_IXOTH || (st.st_uid == TREE_UID_BASE && st.st_mode & S_IXUSR))
-		return 0;
-	error_set(
-		err,
-		"the sandbox cannot use the directory '%s': its mode %04o lets no other user pass",
-		path, st.st_mode & 07777);
-	error_hint(err, "'chmod o+x %s', or put the work directory elsewhere, under /var/tmp say",
-	           path);
-	return error_code(err, EXIT_HOST);
-}
-
 static int check_exec(const char *path, struct error *err)
 {
 	struct statvfs st;
@@ -66,15 +48,7 @@ static int check_dir(const char *dir, struct error *err)
 
 	if (!real)
 		return error_errno(err, errno, "cannot find the directory '%s'", dir);
-	if (check_exec(real, err) < 0)
-		return -1;
-	for (char *slash = real; slash; slash = strchr(slash + 1, '/')) {
-		CLEANUP_FREE char *part = mem_copy(real, (size_t)(slash - real));
-
-		if (check_passable(*part ? part : "/", err) < 0)
-			return -1;
-	}
-	return check_passable(real, err);
+	return check_exec(real, err);
 }
 
 /* Mounting a /proc is what fails in many a container; only doing it tells. */
@@ -97,7 +71,7 @@ static int check_bubblewrap(int userns_fd, struct error *err)
 	                                   "true",
 	                                   NULL};
 	const struct sandbox_entry entry = {
-		.userns_fd = userns_fd, .parent = getpid(), .pid_fd = -1};
+		.userns_fd = userns_fd, .tree_dir = "/", .parent = getpid(), .pid_fd = -1};
 	const struct proc_options options = {
 		.timeout_ms = PROBE_TIMEOUT_MS,
 		.in_child = sandbox_enter,

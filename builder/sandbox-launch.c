@@ -62,7 +62,7 @@ static void add_capabilities(struct strv *args)
 	}
 }
 
-static void add_root(struct sandbox *s, struct strv *args, bool network)
+static void add_root(struct strv *args, bool network)
 {
 	static const char *const isolation[] = {"bwrap",
 	                                        "--unshare-ipc",
@@ -85,7 +85,7 @@ static void add_root(struct sandbox *s, struct strv *args, bool network)
 		strv_add(args, "--unshare-net");
 	add_capabilities(args);
 	strv_add(args, "--bind");
-	strv_add(args, s->dir);
+	strv_add(args, SANDBOX_TREE_POINT);
 	strv_add(args, "/");
 	add_args(args, mounts);
 }
@@ -208,7 +208,7 @@ int launch_prepare(struct sandbox *s, struct launch *l, const struct guest_comma
 {
 	if (check_mount_points(s, err) < 0)
 		return -1;
-	add_root(s, &l->args, command->network);
+	add_root(&l->args, command->network);
 	if (add_env(&l->args, command->env, err) < 0)
 		return -1;
 	return s->devices && s->devices->root_uuid ? add_grub(s, l, err) : 0;

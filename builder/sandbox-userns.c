@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -165,6 +166,15 @@ static int become_root(int userns_fd)
 	return 0;
 }
 
+/* While still the host's root: afterwards a private directory above the tree would stop us. */
+static int bind_tree(const char *dir)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
+	    mount(dir, SANDBOX_TREE_POINT, NULL, MS_BIND, NULL) < 0)
+		return errno;
+	return 0;
+}
+
 static void close_all_but(int keep)
 {
 	if (syscall(SYS_close_range, 3, keep - 1, 0) == 0 &&
@@ -198,10 +208,12 @@ int sandbox_enter(const void *entry)
 {
 	const struct sandbox_entry *e = entry;
 	struct pollfd alive = {.fd = -1, .events = POLLIN};
-	int errnum = become_root(e->userns_fd);
+	int errnum = e->tree_dir ? bind_tree(e->tree_dir) : 0;
 	int fds[2];
 	pid_t first;
 
+	if (errnum == 0)
+		errnum = become_root(e->userns_fd);
 	if (errnum)
 		return errnum;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -55,7 +55,8 @@ static int launch_run(struct sandbox *s, struct launch *l, const struct guest_co
 {
 	/* bubblewrap's own environment can be read inside, in /proc/1/environ */
 	const char *const env[] = {GUEST_PATH, NULL};
-	struct sandbox_entry entry = {.userns_fd = s->userns_fd, .parent = getpid()};
+	struct sandbox_entry entry = {
+		.userns_fd = s->userns_fd, .tree_dir = s->dir, .parent = getpid()};
 	const struct proc_options options = {
 		.env = env,
 		.log = s->log,

@@ -33,8 +33,8 @@ struct sandbox_options {
 	struct log *log;
 };
 
-/* Whether this host can: root, bubblewrap, user namespaces, the path to 'dir' passable for the
- * shifted ids. The error (EXIT_HOST) names what is missing and its cure. dir may be NULL. */
+/* Whether this host can: root, bubblewrap, user namespaces, a 'dir' (may be NULL, need not be there
+ * yet) that is not mounted noexec. The error (EXIT_HOST) names what is missing and its cure. */
 int sandbox_check_host(const char *dir, struct error *err);
 
 int sandbox_new(struct sandbox **ret, const struct sandbox_options *options, struct error *err);

@@ -85,8 +85,6 @@ int workdir_make(char **ret, int *ret_lock_fd, const char *parent, struct error 
 		error_hint(err, "pass --work-dir=DIR with a writable directory that has space");
 		return error_code(err, EXIT_HOST);
 	}
-	/* Passable, not readable: the sandbox's shifted ids must reach the tree below it. */
-	chmod(path, 0711);
 	fd = lock(path, O_CREAT);
 	if (fd < 0) {
 		workdir_remove(path);
