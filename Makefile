@@ -132,11 +132,12 @@ fuzz: $(FUZZERS) ## each fuzzer for FUZZ_SECONDS
 		$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -print_final_stats=0 \
 			-verbosity=0 || exit 1; done
 
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(SOURCES)
+FUZZ_SOURCES := $(wildcard builder/initramfs*.c builder/config*.c builder/qcow2*.c) \
+	$(addprefix builder/,$(addsuffix .c,error log proc str sums))
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	@mkdir -p $(@D)
 	clang $(OUR_CPPFLAGS) -std=c17 -g -O1 -pthread -fsanitize=fuzzer,address,undefined \
 		-o $@ $< $(FUZZ_SOURCES) $(PKG_LIBS)
-FUZZ_SOURCES := $(addprefix builder/,$(addsuffix .c,initramfs str error log qcow2 qcow2_header qcow2_tables proc))
 
 # --- for those who change it -------------------------------------------------------------
 

@@ -68,11 +68,11 @@ static void bench_init(struct bench *b)
 	path = str_format("%s:%s", b->dir, getenv("PATH"));
 	setenv("PATH", path, 1);
 	b->options = (struct boot_options){.image = b->image,
-					   .format = "qcow2",
-					   .timeout_s = 20,
-					   .console_path = b->console,
-					   .work_dir = b->work,
-					   .data_dir = source ? source : "."};
+	                                   .format = "qcow2",
+	                                   .timeout_s = 20,
+	                                   .console_path = b->console,
+	                                   .work_dir = b->work,
+	                                   .data_dir = source ? source : "."};
 }
 
 static void bench_free(struct bench *b)
@@ -106,7 +106,7 @@ static bool work_is_empty(const struct bench *b)
 
 /* Runs a guest that is expected to give facts, and how the run ended. */
 static struct boot_facts run(const struct bench *b, const char *guest, const char *ended,
-			     const char *what)
+                             const char *what)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	struct boot_facts f = {0};
@@ -125,21 +125,21 @@ static void test_bad_guests(struct bench *b)
 	struct boot_facts f;
 
 	f = run(b, "banner; exec yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-		"flooded", "a guest that floods its console");
+	        "flooded", "a guest that floods its console");
 	check(f.seconds < 15, "it does not wait for the deadline");
 	boot_facts_free(&f);
 	f = run(b, "banner; echo '[ 2.1] Kernel panic - not syncing: no root'; exec sleep 60",
-		"gave up: Kernel panic - not syncing: no root", "a guest that panics");
+	        "gave up: Kernel panic - not syncing: no root", "a guest that panics");
 	check(f.booted == FACT_NO && f.seconds < 15, "it does not wait for the deadline");
 	boot_facts_free(&f);
 	f = run(b, "banner; echo '[ 2.1] reboot: Power down'", "powered off",
-		"a guest that powers off");
+	        "a guest that powers off");
 	boot_facts_free(&f);
 	f = run(b, "banner; echo '[ 2.1] reboot: Restarting system'", "restarted",
-		"a guest that restarts");
+	        "a guest that restarts");
 	boot_facts_free(&f);
 	f = run(b, "banner; echo 'qemu: assertion' >&2; exit 1", "QEMU failed",
-		"a QEMU that fails in the middle");
+	        "a QEMU that fails in the middle");
 	boot_facts_free(&f);
 	b->options.timeout_s = 2;
 	f = run(b, "exec sleep 60", "deadline of 2 s", "a guest that never says a word");
@@ -147,7 +147,7 @@ static void test_bad_guests(struct bench *b)
 	      "it ends at its deadline");
 	boot_facts_free(&f);
 	f = run(b, "banner; sleep 60 & exec >&- 2>&-; exec sleep 60", "deadline of 2 s",
-		"a QEMU that closes its output and stays");
+	        "a QEMU that closes its output and stays");
 	boot_facts_free(&f);
 	b->options.timeout_s = 20;
 }
@@ -159,16 +159,16 @@ static void test_frames(struct bench *b)
 
 	b->options.early_only = true;
 	f = run(b, "banner; line early 1 kernel Ni4x; line early 0 end 1; exec sleep 60",
-		"the early facts are in", "a guest that tells its early facts");
+	        "the early facts are in", "a guest that tells its early facts");
 	check_str(f.kernel, "6.1", "the fact is the guest's");
 	check_str(f.cmdline, "ro", "the kernel's own line stands in for what it left out");
 	check(stat(b->console, &st) == 0 && st.st_size > 50, "the console log is kept");
 	boot_facts_free(&f);
 	b->options.early_only = false;
 	f = run(b,
-		"banner; line early 1 kernel Ni4x; line early 0 end 1\n"
-		"line late 1 nic ZW5zMyAxMC4wLjIuMTU=; line late 0 end 1; exec sleep 60",
-		"all facts are in", "a guest that tells its late facts");
+	        "banner; line early 1 kernel Ni4x; line early 0 end 1\n"
+	        "line late 1 nic ZW5zMyAxMC4wLjIuMTU=; line late 0 end 1; exec sleep 60",
+	        "all facts are in", "a guest that tells its late facts");
 	check(f.booted == FACT_YES && f.nic_ok == FACT_YES, "it has booted, and its NIC works");
 	boot_facts_free(&f);
 }
@@ -176,8 +176,8 @@ static void test_frames(struct bench *b)
 /* The seed as QEMU gets it; the work directory's comma has to come doubled in the option. */
 static void test_seed(struct bench *b)
 {
-	CLEANUP_FREE char *guest = str_format("cp \"$(echo \"$seed\" | sed 's/,,/,/g')\" '%s'",
-					      b->seed);
+	CLEANUP_FREE char *guest =
+		str_format("cp \"$(echo \"$seed\" | sed 's/,,/,/g')\" '%s'", b->seed);
 	const char *const argv[] = {"bsdtar", "-xOf", b->seed, "user-data", "meta-data", NULL};
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_CLOSE int fd = -1;
@@ -198,19 +198,19 @@ static void test_seed(struct bench *b)
 	check(text && strstr(text, "#cloud-config\n"), "user-data is a cloud-config");
 	check(text && strstr(text, FAKE_GPU_MODALIAS), "it asks for the card's alias");
 	check(text && !strstr(text, "@NONCE@") && !strstr(text, "@SCRIPT@") &&
-		      !strstr(text, "@SETTLE@") && !strstr(text, "@MODALIAS@"),
+	              !strstr(text, "@SETTLE@") && !strstr(text, "@MODALIAS@"),
 	      "no place of the templates is left open");
 }
 
 static void expect_error(const struct boot_options *o, enum exit_code code, const char *word,
-			 const char *what)
+                         const char *what)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	struct boot_facts f = {0};
 
 	if (!check(boot_run(o, &f, &err) < 0 && error_exit_code(&err) == code &&
-			   strstr(err.message, word),
-		   "%s", what))
+	                   strstr(err.message, word),
+	           "%s", what))
 		printf("# code %d: %s\n", error_exit_code(&err),
 		       err.message ? err.message : "(null)");
 }
@@ -221,17 +221,17 @@ static void test_host_errors(struct bench *b)
 
 	set_guest(b, "echo 'no such machine' >&2; exit 1");
 	expect_error(&b->options, EXIT_HOST, "no such machine",
-		     "a QEMU that does not start is the host's error, in its words");
+	             "a QEMU that does not start is the host's error, in its words");
 	o.data_dir = "/nonexistent";
 	expect_error(&o, EXIT_HOST, "/nonexistent/boot/smoke/",
-		     "a missing template is named with its path");
+	             "a missing template is named with its path");
 	o = b->options;
 	o.work_dir = "/nonexistent";
 	expect_error(&o, EXIT_HOST, "/nonexistent", "a missing work directory is named");
 	o = b->options;
 	o.console_path = "/nonexistent/console.log";
 	expect_error(&o, EXIT_HOST, "/nonexistent/console.log",
-		     "a console log that cannot be written is named");
+	             "a console log that cannot be written is named");
 	write_script(b->qemu_img, "#!/bin/sh\necho 'bad image' >&2\nexit 1\n");
 	expect_error(&b->options, EXIT_HOST, "bad image", "an overlay that fails is told");
 	check(work_is_empty(b), "after all of these nothing is left in the work directory");
@@ -251,7 +251,7 @@ static void test_usage_errors(const struct bench *b)
 	expect_error(&o, EXIT_USAGE, "power of two", "a BAR of a pebibyte is refused");
 	o.bar_bytes = 1 << 30;
 	expect_error(&o, EXIT_USAGE, "out of the CPU's reach",
-		     "a small BAR cannot be put out of reach, and that is said");
+	             "a small BAR cannot be put out of reach, and that is said");
 	o = b->options;
 	o.memory_bytes = 4096;
 	expect_error(&o, EXIT_USAGE, "memory", "a guest without memory is refused");

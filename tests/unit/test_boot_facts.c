@@ -315,6 +315,10 @@ struct transcript {
 static const struct transcript transcripts[] = {
 	{"base-bios-unreachable", "69a82b10d46c4a0e", true, 2},
 	{"base-uefi-unreachable", "4b36fbdbf67fdd84", true, 2},
+	{"base-bios-reachable", "3693bf8376df0d3f", false, 2},
+	{"built-bios-unreachable", "3c30cbddc7e76034", false, 0},
+	{"built-uefi-unreachable", "82b5bead6accf93d", false, 0},
+	{"no-cloud-init", "none", false, 2},
 };
 
 static char *read_golden(const char *name, const char *suffix)
