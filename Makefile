@@ -28,7 +28,7 @@ SOURCES   := $(filter-out builder/main.c,$(wildcard builder/*.c builder/*/*.c st
 OBJECTS   := $(SOURCES:%.c=$(BUILD)/%.o)
 UNITS     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 C_FILES   := $(wildcard builder/*.[ch] builder/*/*.[ch] stages/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
-SH_FILES  := $(wildcard tools/*.sh builder/sandbox/*.sh tests/*/*.sh tests/*/*.bash) .ci/run
+SH_FILES  := $(wildcard tools/*.sh builder/sandbox/*.sh boot/smoke/*.sh tests/*/*.sh tests/*/*.bash) .ci/run
 
 .PHONY: all
 all: $(BUILD)/gpuimg $(BUILD)/build-gpu-base-image
@@ -99,6 +99,7 @@ FUZZ_SECONDS ?= 20
 
 .PHONY: test
 test: deps ## everything that a fresh machine can run; what CI runs
+	rm -rf $(BUILD)/test-out
 	$(MAKE) all units
 	$(MAKE) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
 	$(MAKE) fuzz

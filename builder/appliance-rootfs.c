@@ -22,11 +22,12 @@ static int failed(struct rootfs *r, struct error *err, const char *verb, const c
 	CLEANUP_FREE char *shown = str_printable(path, 300);
 	CLEANUP_FREE char *what = str_format("cannot %s '%s'", verb, shown);
 
-	return appliance_error(err, appliance_of(r), what);
+	appliance_error(err, appliance_of(r), what);
+	return -1;
 }
 
 static int root_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret,
-		      struct error *err)
+                      struct error *err)
 {
 	struct appliance *a = appliance_of(r);
 	struct guestfs_statns *st = guestfs_lstatns(a->g, path);
@@ -72,7 +73,7 @@ static int root_list(struct rootfs *r, const char *path, struct strv *ret, struc
 }
 
 static int root_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
-		     size_t *ret_size, struct error *err)
+                     size_t *ret_size, struct error *err)
 {
 	CLEANUP_FREE char *data = NULL;
 	struct rootfs_stat st;
@@ -94,11 +95,12 @@ static int root_copy_out(struct rootfs *r, const char *path, int fd, struct erro
 {
 	CLEANUP_FREE char *to = str_format("/dev/fd/%d", fd);
 
-	return guestfs_download(appliance_of(r)->g, path, to) < 0 ? failed(r, err, "read", path) : 0;
+	return guestfs_download(appliance_of(r)->g, path, to) < 0 ? failed(r, err, "read", path)
+	                                                          : 0;
 }
 
 static int root_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
-			uint64_t *ret_size_bytes, struct error *err)
+                        uint64_t *ret_size_bytes, struct error *err)
 {
 	struct guestfs_statvfs *st = guestfs_statvfs(appliance_of(r)->g, path);
 
@@ -111,7 +113,7 @@ static int root_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_b
 }
 
 static int root_write(struct rootfs *r, const char *path, const void *data, size_t size,
-		      uint32_t mode, struct error *err)
+                      uint32_t mode, struct error *err)
 {
 	struct appliance *a = appliance_of(r);
 
@@ -125,20 +127,21 @@ static int root_write(struct rootfs *r, const char *path, const void *data, size
 static int root_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err)
 {
 	return guestfs_mkdir_mode(appliance_of(r)->g, path, (int)mode) < 0
-		       ? failed(r, err, "make the directory", path)
-		       : 0;
+	               ? failed(r, err, "make the directory", path)
+	               : 0;
 }
 
 static int root_symlink(struct rootfs *r, const char *target, const char *path, struct error *err)
 {
 	return guestfs_ln_sf(appliance_of(r)->g, target, path) < 0
-		       ? failed(r, err, "make the link", path)
-		       : 0;
+	               ? failed(r, err, "make the link", path)
+	               : 0;
 }
 
 static int root_rename(struct rootfs *r, const char *from, const char *to, struct error *err)
 {
-	return guestfs_rename(appliance_of(r)->g, from, to) < 0 ? failed(r, err, "rename", from) : 0;
+	return guestfs_rename(appliance_of(r)->g, from, to) < 0 ? failed(r, err, "rename", from)
+	                                                        : 0;
 }
 
 static int root_remove(struct rootfs *r, const char *path, struct error *err)
@@ -149,8 +152,8 @@ static int root_remove(struct rootfs *r, const char *path, struct error *err)
 static int root_chmod(struct rootfs *r, const char *path, uint32_t mode, struct error *err)
 {
 	return guestfs_chmod(appliance_of(r)->g, (int)mode, path) < 0
-		       ? failed(r, err, "change the mode of", path)
-		       : 0;
+	               ? failed(r, err, "change the mode of", path)
+	               : 0;
 }
 
 /*

@@ -22,7 +22,7 @@ int appliance_error(struct error *err, struct appliance *a, const char *attempte
 
 /* libguestfs' own messages: to the log, never to the screen. */
 static void on_event(guestfs_h *g, void *opaque, uint64_t event, int handle, int flags,
-		     const char *buffer, size_t size, const uint64_t *array, size_t array_size)
+                     const char *buffer, size_t size, const uint64_t *array, size_t array_size)
 {
 	struct appliance *a = opaque;
 
@@ -36,20 +36,21 @@ static int configure(struct appliance *a, const struct appliance_options *o, str
 	char *settings[] = {o->kvm ? NULL : force_tcg, NULL};
 
 	guestfs_set_error_handler(a->g, NULL, NULL);
-	guestfs_set_event_callback(a->g, on_event,
-				   GUESTFS_EVENT_APPLIANCE | GUESTFS_EVENT_LIBRARY |
-					   GUESTFS_EVENT_WARNING,
-				   0, a);
+	guestfs_set_event_callback(
+		a->g, on_event,
+		GUESTFS_EVENT_APPLIANCE | GUESTFS_EVENT_LIBRARY | GUESTFS_EVENT_WARNING, 0, a);
 	if (guestfs_set_backend(a->g, "direct") < 0 ||
 	    guestfs_set_backend_settings(a->g, settings) < 0 ||
-	    guestfs_set_memsize(a->g, o->memory_mib ? (int)o->memory_mib : DEFAULT_MEMORY_MIB) < 0 ||
+	    guestfs_set_memsize(a->g, o->memory_mib ? (int)o->memory_mib : DEFAULT_MEMORY_MIB) <
+	            0 ||
 	    guestfs_set_smp(a->g, 2) < 0 || guestfs_set_network(a->g, o->network) < 0 ||
 	    guestfs_set_pgroup(a->g, 1) < 0 || guestfs_set_tmpdir(a->g, o->work_dir) < 0 ||
 	    (o->cache_dir && guestfs_set_cachedir(a->g, o->cache_dir) < 0) ||
 	    guestfs_add_drive_opts(a->g, o->image, GUESTFS_ADD_DRIVE_OPTS_FORMAT, o->format,
-				   GUESTFS_ADD_DRIVE_OPTS_READONLY, (int)o->read_only,
-				   GUESTFS_ADD_DRIVE_OPTS_DISCARD, o->read_only ? "disable" : "besteffort",
-				   GUESTFS_ADD_DRIVE_OPTS_CACHEMODE, "unsafe", -1) < 0)
+	                           GUESTFS_ADD_DRIVE_OPTS_READONLY, (int)o->read_only,
+	                           GUESTFS_ADD_DRIVE_OPTS_DISCARD,
+	                           o->read_only ? "disable" : "besteffort",
+	                           GUESTFS_ADD_DRIVE_OPTS_CACHEMODE, "unsafe", -1) < 0)
 		return appliance_error(err, a, "cannot configure libguestfs");
 	return 0;
 }
@@ -67,7 +68,7 @@ static void *launch_thread(void *opaque)
 }
 
 int appliance_start(struct appliance **ret, const struct appliance_options *options,
-		    struct error *err)
+                    struct error *err)
 {
 	struct appliance *a = mem_alloc(sizeof(*a));
 	pthread_condattr_t attributes;
@@ -78,8 +79,8 @@ int appliance_start(struct appliance **ret, const struct appliance_options *opti
 	pthread_cond_init(&a->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	a->log = options->log;
-	a->timeout_s = options->launch_timeout_s ? options->launch_timeout_s
-						 : DEFAULT_LAUNCH_TIMEOUT_S;
+	a->timeout_s =
+		options->launch_timeout_s ? options->launch_timeout_s : DEFAULT_LAUNCH_TIMEOUT_S;
 	clock_gettime(CLOCK_MONOTONIC, &a->started);
 	a->g = guestfs_create();
 	if (!a->g) {
@@ -157,10 +158,10 @@ void appliance_close(struct appliance *a)
 }
 
 int appliance_mount(struct appliance *a, const struct volume *volume, const char *path,
-		    struct error *err)
+                    struct error *err)
 {
-	CLEANUP_FREE char *device = volume->number ? str_format("/dev/sda%d", volume->number)
-						   : str_copy("/dev/sda");
+	CLEANUP_FREE char *device =
+		volume->number ? str_format("/dev/sda%d", volume->number) : str_copy("/dev/sda");
 	CLEANUP_FREE char *what = str_format("cannot mount %s at '%s'", device, path);
 
 	if (appliance_wait(a, err) < 0)
@@ -192,7 +193,7 @@ int appliance_tar_in(struct appliance *a, int fd, struct error *err)
 	CLEANUP_FREE char *path = str_format("/dev/fd/%d", fd);
 
 	if (guestfs_tar_in_opts(a->g, path, "/", GUESTFS_TAR_IN_OPTS_XATTRS, 1,
-				GUESTFS_TAR_IN_OPTS_ACLS, 1, -1) < 0)
+	                        GUESTFS_TAR_IN_OPTS_ACLS, 1, -1) < 0)
 		return appliance_error(err, a, "cannot write the changed files back");
 	return 0;
 }

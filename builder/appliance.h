@@ -22,17 +22,17 @@ struct appliance_options {
 	const char *image;
 	const char *format;
 	bool read_only;
-	bool kvm;              /* what accel_probe() said */
+	bool kvm; /* what accel_probe() said */
 	bool network;
-	const char *work_dir;  /* temporary files and sockets */
-	const char *cache_dir; /* of the appliance that supermin makes */
-	unsigned memory_mib;   /* 0: 1024 */
+	const char *work_dir;      /* temporary files and sockets */
+	const char *cache_dir;     /* of the appliance that supermin makes */
+	unsigned memory_mib;       /* 0: 1024 */
 	unsigned launch_timeout_s; /* 0: 180 */
 	struct log *log;
 };
 
 int appliance_start(struct appliance **ret, const struct appliance_options *options,
-		    struct error *err);
+                    struct error *err);
 /* Waits until it is up; safe to call again. */
 int appliance_wait(struct appliance *a, struct error *err);
 /* Ends it; what was not finished is lost. */
@@ -42,7 +42,7 @@ DEFINE_CLEANUP(appliance, struct appliance *, appliance_close)
 
 /* A volume of the image at a directory of the guest's root; parents first. */
 int appliance_mount(struct appliance *a, const struct volume *volume, const char *path,
-		    struct error *err);
+                    struct error *err);
 int appliance_umount_all(struct appliance *a, struct error *err);
 /* The mounted root as a rootfs; run() runs in the appliance. It borrows the appliance. */
 int appliance_rootfs(struct rootfs **ret, struct appliance *a, struct error *err);

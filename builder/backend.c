@@ -29,9 +29,9 @@ int backend_choose(const struct backend **ret, struct build *b, struct error *er
 			return error_code(err, EXIT_HOST);
 		}
 		log_warn(b->log,
-			 "no sandbox (%s): the guest's programs run in the appliance without KVM, "
-			 "which takes 10 minutes and more for each kernel",
-			 no_sandbox.message);
+		         "no sandbox (%s): the guest's programs run in the appliance without KVM, "
+		         "which takes 10 minutes and more for each kernel",
+		         no_sandbox.message);
 		mode = EXEC_APPLIANCE;
 	}
 	b->sandbox = mode != EXEC_APPLIANCE;
@@ -59,7 +59,7 @@ static int mount_all(struct build *b, struct error *err)
 {
 	for (size_t i = 0; i < b->guest->mount_count; i++)
 		if (appliance_mount(b->appliance, b->guest->mounts[i].volume,
-				    b->guest->mounts[i].path, err) < 0)
+		                    b->guest->mounts[i].path, err) < 0)
 			return -1;
 	return 0;
 }
@@ -197,8 +197,7 @@ static int sandbox_commit(struct build *b, struct error *err)
 	if (mount_all(b, err) < 0)
 		return -1;
 	log_step_progress(b->log, -1, "writes the changed files");
-	if (appliance_remove(b->appliance, &removed, err) < 0 ||
-	    send_changes(b, &changed, err) < 0)
+	if (appliance_remove(b->appliance, &removed, err) < 0 || send_changes(b, &changed, err) < 0)
 		return -1;
 	log_step_progress(b->log, -1, "gives free space back");
 	return finish(b, err);

@@ -32,9 +32,10 @@ struct patience {
 	unsigned settle_s;     /* that the guest waits for its own rest */
 	unsigned quiet_ms;     /* silence after a login prompt, when no frame came */
 	unsigned quiet_max_ms; /* with a console that is never silent */
+	unsigned stall_ms;     /* silence before a login prompt: emulators do hang, rarely */
 };
-static const struct patience patience_tcg = {600, 150, 20000, 90000};
-static const struct patience patience_kvm = {180, 60, 8000, 30000};
+static const struct patience patience_tcg = {900, 150, 20000, 90000, 300000};
+static const struct patience patience_kvm = {180, 60, 8000, 30000, 90000};
 
 /* What this host's QEMU offers. */
 struct host_qemu {
@@ -374,6 +375,8 @@ static char *end_reason(struct run *r, unsigned timeout_s)
 		return str_copy("a login prompt, and no facts");
 	if (early && passed(r->cloud_done_at, r->patience->settle_s * 1000L + CLOUD_DONE_GRACE_MS))
 		return str_copy("cloud-init finished, and no late facts");
+	if (!early && !r->login_at && passed(r->last_output, r->patience->stall_ms))
+		return str_format("%s %u s", BOOT_STALLED, r->patience->stall_ms / 1000);
 	if (now_ms() - r->begin >= timeout_s * 1000L)
 		return str_format("the deadline of %u s passed", timeout_s);
 	return NULL;

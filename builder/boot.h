@@ -68,6 +68,9 @@ struct boot_facts {
 	struct strv unseen; /* which facts could not be seen, and why, one line each */
 };
 
+/* What 'ended' begins with where the guest fell silent half-way and stayed so. */
+#define BOOT_STALLED "the guest said nothing more for"
+
 /*
  * Boots and gathers. An error is for what kept the test from running (QEMU, firmware, space:
  * EXIT_HOST; the guest never printing a byte is a fact, not an error). Tells its phase by

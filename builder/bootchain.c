@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bootchain.h"
 
-#define GRUB_CFG_MAX_BYTES (4 * 1024 * 1024)
+#define GRUB_CFG_MAX_BYTES (4UL * 1024 * 1024)
 
 int bootchain_read(struct bootchain *ret, struct rootfs *root, struct error *err)
 {

@@ -31,16 +31,16 @@ struct build {
 	struct bootchain before;  /* the base's boot entries */
 	struct appliance *reader; /* where libext2fs does not read the file system; usually NULL */
 
-	bool sandbox;        /* which backend runs the guest's programs */
+	bool sandbox; /* which backend runs the guest's programs */
 	struct accel accel;
-	char *overlay;       /* the qcow2 that is changed */
+	char *overlay; /* the qcow2 that is changed */
 	struct appliance *appliance;
 	/* The sandbox's: the base's root as a directory. */
 	char *tree_dir;
 	struct tree *tree;
 	struct sandbox *sandbox_handle;
 	struct sandbox_devices devices; /* borrows its strings */
-	struct rootfs *root; /* the working copy, writable */
+	struct rootfs *root;            /* the working copy, writable */
 
 	/* What the stages did, for the proof and the manifest. */
 	const char *block_path; /* of the modprobe.d file in the image */
@@ -49,7 +49,7 @@ struct build {
 	struct strv params;     /* parameters that every entry must hold */
 	char *dropin_path;      /* of the GRUB drop-in in the image */
 	char *dropin_text;
-	int64_t source_date_epoch; /* for generators that can make the same bytes twice */
+	int64_t source_date_epoch;           /* for generators that can make the same bytes twice */
 	struct guest_kernel *kernels_before; /* the base's, as they were found */
 	size_t kernels_before_count;
 

@@ -14,13 +14,14 @@
 #define CLEANUP(function) __attribute__((cleanup(function)))
 
 /* static inline void cleanup_<name>(type *p): calls 'release(*p)' if *p is not NULL. */
-/* NOLINTNEXTLINE(bugprone-macro-parentheses): a type in parentheses declares nothing */
+/* NOLINTBEGIN(bugprone-macro-parentheses): a type in parentheses declares nothing */
 #define DEFINE_CLEANUP(name, type, release)                                                        \
 	static inline void cleanup_##name(type *p)                                                 \
 	{                                                                                          \
 		if (*p)                                                                            \
 			release(*p);                                                               \
 	}
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static inline void cleanup_free(void *p)
 {

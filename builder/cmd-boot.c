@@ -24,7 +24,7 @@ struct job {
 };
 
 static int check_image(struct image_info *ret, const char *path, bool *ret_bios, bool *ret_uefi,
-		       struct error *err)
+                       struct error *err)
 {
 	CLEANUP_DISK struct disk *disk = NULL;
 
@@ -39,7 +39,7 @@ static int check_image(struct image_info *ret, const char *path, bool *ret_bios,
 
 /* What the user asked for; an image that cannot boot that way is refused before any QEMU. */
 static int choose_firmware(struct strv *ret, const struct options *o, bool bios, bool uefi,
-			   struct error *err)
+                           struct error *err)
 {
 	strv_add_all(ret, &o->firmware);
 	if (ret->count == 0)
@@ -50,7 +50,7 @@ static int choose_firmware(struct strv *ret, const struct options *o, bool bios,
 		if (is_uefi ? uefi : bios)
 			continue;
 		error_set(err, "image '%s': its layout does not boot with %s firmware", o->base,
-			  is_uefi ? "UEFI" : "BIOS");
+		          is_uefi ? "UEFI" : "BIOS");
 		error_hint(err, "choose the other with --firmware");
 		return error_code(err, EXIT_INPUT);
 	}
@@ -89,8 +89,8 @@ static int run(const struct job *job, struct log *log, enum verdict *ret, struct
 
 	if (data_find_dir(&data_dir, o->data_dir, err) < 0 ||
 	    check_image(&info, o->base, &bios, &uefi, err) < 0 ||
-	    (o->control && check_image(&control_info, o->control, &ignored_bios, &ignored_uefi,
-				       err) < 0) ||
+	    (o->control &&
+	     check_image(&control_info, o->control, &ignored_bios, &ignored_uefi, err) < 0) ||
 	    choose_firmware(&s.firmware, o, bios, uefi, err) < 0 ||
 	    workdir_check_space(job->work_dir, SPACE_BYTES, err) < 0 ||
 	    accel_probe(&accel, o->cache_dir, log, err) < 0) {

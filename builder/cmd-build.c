@@ -165,8 +165,8 @@ static int work(void *opaque)
 
 	/* libguestfs, QEMU and the rest put their temporary files where ours are. */
 	setenv("TMPDIR", job->work_dir, 1);
-	if (log_open(&b.log, job->options->plan ? NULL : job->names.log, job->options->level, &err) ==
-		    0 &&
+	if (log_open(&b.log, job->options->plan ? NULL : job->names.log, job->options->level,
+	             &err) == 0 &&
 	    data_find_dir(&b.data_dir, job->options->data_dir, &err) == 0)
 		result = run(&b, job, &err);
 	if (result < 0) {
@@ -192,15 +192,16 @@ static void cleanup(void *opaque, int exit_code)
 	else
 		workdir_remove(job->work_dir);
 	if (exit_code < 0)
-		fprintf(stderr, "gpuimg: ended by signal %d; nothing was left under '%s'\n", -exit_code,
-			job->names.artifact);
+		fprintf(stderr, "gpuimg: ended by signal %d; nothing was left under '%s'\n",
+		        -exit_code, job->names.artifact);
 }
 
 static int make_dir(const char *path, struct error *err)
 {
 	struct stat st;
 
-	if (mkdir(path, 0755) == 0 || (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+	if (mkdir(path, 0755) == 0 ||
+	    (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
 		return 0;
 	error_errno(err, errno, "cannot make the directory '%s'", path);
 	return error_code(err, EXIT_HOST);

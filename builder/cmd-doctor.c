@@ -39,13 +39,13 @@ static void check_programs(struct findings *f)
 
 		if (proc_have(programs[i].program))
 			finding_ok(f, "program", "'%s' is there (%s)", programs[i].program,
-				   programs[i].what_for);
+			           programs[i].what_for);
 		else if (programs[i].needed)
 			finding_bad(f, "program", cure, "'%s' is missing (%s)", programs[i].program,
-				    programs[i].what_for);
+			            programs[i].what_for);
 		else
 			finding_note(f, "program", "'%s' is missing (%s): %s", programs[i].program,
-				     programs[i].what_for, cure);
+			             programs[i].what_for, cure);
 	}
 }
 
@@ -70,10 +70,11 @@ static void check_accel(struct findings *f, const struct options *o, struct log 
 	else if (accel.kvm)
 		finding_ok(f, "accelerator", "KVM runs a Linux guest (%s)", accel.reason);
 	else
-		finding_note(f, "accelerator",
-			     "no KVM: %s%s; builds go on without, boots take about ten times longer",
-			     accel.reason, accel.remembered ? " (found out earlier in this boot of the host)"
-							    : "");
+		finding_note(
+			f, "accelerator",
+			"no KVM: %s%s; builds go on without, boots take about ten times longer",
+			accel.reason,
+			accel.remembered ? " (found out earlier in this boot of the host)" : "");
 	accel_free(&accel);
 }
 
@@ -85,7 +86,7 @@ static void check_sandbox(struct findings *f, const char *work_dir)
 		finding_ok(f, "sandbox", "bubblewrap with a user namespace of shifted ids works");
 	else
 		finding_note(f, "sandbox", "%s%s%s", err.message, err.hint ? "; cure: " : "",
-			     err.hint ? err.hint : "");
+		             err.hint ? err.hint : "");
 }
 
 static void check_space(struct findings *f, const char *what, const char *dir, uint64_t needed)
@@ -102,7 +103,7 @@ static void check_space(struct findings *f, const char *what, const char *dir, u
 static void check_ovmf(struct findings *f)
 {
 	static const char *const files[] = {"/usr/share/OVMF/OVMF_CODE.fd",
-					    "/usr/share/OVMF/OVMF_CODE_4M.fd"};
+	                                    "/usr/share/OVMF/OVMF_CODE_4M.fd"};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		if (access(files[i], R_OK) == 0) {
@@ -118,8 +119,8 @@ static void print_findings(const struct findings *f, const struct options *o)
 	static const char *const marks[] = {"ok", "note", "BAD"};
 
 	if (o->json) {
-		json_t *report = json_pack("{s:b, s:o}", "fit", f->bad == 0, "findings",
-					   findings_json(f));
+		json_t *report =
+			json_pack("{s:b, s:o}", "fit", f->bad == 0, "findings", findings_json(f));
 		CLEANUP_FREE char *text = json_dumps(report, JSON_INDENT(2));
 
 		puts(text ? text : "null");

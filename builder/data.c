@@ -9,7 +9,7 @@
 #include "data.h"
 #include "str.h"
 
-#define DATA_MAX_BYTES (1024 * 1024)
+#define DATA_MAX_BYTES (1024UL * 1024)
 #define LANDMARK       "boot/modprobe.d/gpuimg-gpu-block.conf"
 
 static bool has(const char *dir, const char *name)
@@ -48,7 +48,7 @@ int data_find_dir(char **ret, const char *wish, struct error *err)
 			break; /* an explicit wish is not replaced by another place */
 	}
 	error_set(err, "cannot find our data files ('%s' below '%s')", LANDMARK,
-		  places[0] ? places[0] : GPUIMG_DATADIR);
+	          places[0] ? places[0] : GPUIMG_DATADIR);
 	error_hint(err, "run from the source tree, or pass --data-dir=DIR");
 	return error_code(err, EXIT_HOST);
 }
@@ -74,11 +74,11 @@ int data_read(const char *data_dir, const char *name, char **ret, struct error *
 char *data_sandbox_parent(const char *data_dir)
 {
 	return has(data_dir, "sandbox/grub-probe.sh") ? str_copy(data_dir)
-						      : str_format("%s/builder", data_dir);
+	                                              : str_format("%s/builder", data_dir);
 }
 
 char *data_make_base(const char *data_dir)
 {
 	return has(data_dir, "tools/make-base.sh") ? str_format("%s/tools/make-base.sh", data_dir)
-						   : str_format("%s/make-base.sh", data_dir);
+	                                           : str_format("%s/make-base.sh", data_dir);
 }

@@ -7,6 +7,12 @@
 #include "log.h"
 #include "str.h"
 
+#undef error_set
+#undef error_errno
+#undef error_prefix
+#undef error_hint
+#undef error_code
+
 static void replace(char **where, char *what)
 {
 	free(*where);
@@ -45,7 +51,7 @@ int error_prefix(struct error *err, const char *format, ...)
 	what = str_vformat(format, args);
 	va_end(args);
 	replace(&err->message,
-		str_format("%s: %s", what, err->message ? err->message : "unknown error"));
+	        str_format("%s: %s", what, err->message ? err->message : "unknown error"));
 	free(what);
 	return -1;
 }

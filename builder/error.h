@@ -26,7 +26,10 @@ struct error {
 	enum exit_code code; /* EXIT_OK means: not told, EXIT_BUILD */
 };
 
-#define ERROR_INIT {0}
+#define ERROR_INIT                                                                                 \
+	{                                                                                          \
+		0                                                                                  \
+	}
 
 /* Sets the message; an older one is dropped. */
 int error_set(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -45,6 +48,15 @@ struct log;
 /* "gpuimg: error: …" and "gpuimg: hint: …" to stderr and to the log (may be NULL). */
 void error_print(const struct error *err, struct log *log);
 void error_free(struct error *err); /* releases the strings, leaves ERROR_INIT */
+
+/* The analyzer looks at one file at a time and cannot know that these return -1. */
+#ifdef __clang_analyzer__
+#define error_set(...)    (error_set(__VA_ARGS__), -1)
+#define error_errno(...)  (error_errno(__VA_ARGS__), -1)
+#define error_prefix(...) (error_prefix(__VA_ARGS__), -1)
+#define error_hint(...)   (error_hint(__VA_ARGS__), -1)
+#define error_code(...)   (error_code(__VA_ARGS__), -1)
+#endif
 
 #define CLEANUP_ERROR __attribute__((cleanup(error_free)))
 

@@ -38,7 +38,7 @@ static int flush_file(const char *path, struct error *err)
 }
 
 int export_image(const char *overlay, const char *to, const char *compression, struct log *log,
-		 struct error *err)
+                 struct error *err)
 {
 	CLEANUP_STRV struct strv argv = {0};
 	const struct proc_options options = {
@@ -68,8 +68,8 @@ int export_image(const char *overlay, const char *to, const char *compression, s
 }
 
 /* The backing file's name is stored in the overlay: as JSON, where no byte has a meaning. */
-int export_overlay(const char *overlay, const char *base, const char *base_format,
-		   struct log *log, struct error *err)
+int export_overlay(const char *overlay, const char *base, const char *base_format, struct log *log,
+                   struct error *err)
 {
 	CLEANUP_FREE char *real = realpath(base, NULL);
 	CLEANUP_FREE char *encoded = NULL;
@@ -81,14 +81,14 @@ int export_overlay(const char *overlay, const char *base, const char *base_forma
 	if (!real)
 		return error_errno(err, errno, "cannot read '%s'", base);
 	node = json_pack("{s:s, s:{s:s, s:s}}", "driver", base_format, "file", "driver", "file",
-			 "filename", real);
+	                 "filename", real);
 	encoded = node ? json_dumps(node, JSON_COMPACT) : NULL;
 	json_decref(node);
 	if (!encoded)
 		return error_set(err, "cannot use '%s': its name is not UTF-8", base);
 	backing = str_format("json:%s", encoded);
-	const char *const argv[] = {"qemu-img", "create", "-q",    "-f",        "qcow2",
-				    "-F",       base_format, "-b", backing, target, NULL};
+	const char *const argv[] = {"qemu-img",  "create", "-q",    "-f",   "qcow2", "-F",
+	                            base_format, "-b",     backing, target, NULL};
 
 	if (proc_run(argv, &options, NULL, 0, err) < 0)
 		return error_prefix(err, "cannot make an overlay over '%s'", base);

@@ -11,9 +11,9 @@
 
 /* compression: "zlib", "zstd" or "none". 'to' must not exist; it is flushed to the disk. */
 int export_image(const char *overlay, const char *to, const char *compression, struct log *log,
-		 struct error *err);
+                 struct error *err);
 /* A qcow2 overlay over a base of a known format. Paths may hold any byte but NUL. */
-int export_overlay(const char *overlay, const char *base, const char *base_format,
-		   struct log *log, struct error *err);
+int export_overlay(const char *overlay, const char *base, const char *base_format, struct log *log,
+                   struct error *err);
 
 #endif

@@ -6,7 +6,7 @@
 #include "str.h"
 
 static void add(struct findings *f, enum finding_verdict verdict, const char *id, const char *cure,
-		const char *format, va_list args)
+                const char *format, va_list args)
 {
 	CLEANUP_FREE char *text = str_vformat(format, args);
 
@@ -56,7 +56,7 @@ json_t *findings_json(const struct findings *f)
 	for (size_t i = 0; i < f->count; i++) {
 		const struct finding *item = &f->items[i];
 		json_t *object = json_pack("{s:s, s:s, s:s}", "verdict", names[item->verdict], "id",
-					   item->id, "what", item->what);
+		                           item->id, "what", item->what);
 
 		if (item->cure)
 			json_object_set_new(object, "cure", json_string(item->cure));
@@ -71,8 +71,8 @@ void findings_log(const struct findings *f, struct log *log)
 		const struct finding *item = &f->items[i];
 
 		if (item->verdict == FINDING_BAD)
-			log_warn(log, "%s: %s%s%s", item->id, item->what, item->cure ? "; cure: " : "",
-				 item->cure ? item->cure : "");
+			log_warn(log, "%s: %s%s%s", item->id, item->what,
+			         item->cure ? "; cure: " : "", item->cure ? item->cure : "");
 		else if (item->verdict == FINDING_NOTE)
 			log_note(log, "%s: %s", item->id, item->what);
 		else

@@ -7,9 +7,9 @@
 #include "extfs.h"
 #include "guest.h"
 
-#define TEXT_MAX_BYTES   (1024 * 1024)
-#define STATUS_MAX_BYTES (64 * 1024 * 1024)
-#define BINARY_MAX_BYTES (16 * 1024 * 1024)
+#define TEXT_MAX_BYTES   (1024UL * 1024)
+#define STATUS_MAX_BYTES (64UL * 1024 * 1024)
+#define BINARY_MAX_BYTES (16UL * 1024 * 1024)
 #define KERNELS_MAX      64
 
 void guest_free(struct guest *g)
@@ -53,7 +53,8 @@ static char *release_value(const char *text, const char *name)
 			continue;
 		value = str_trim(value);
 		length = strlen(value);
-		if (length >= 2 && (*value == '"' || *value == '\'') && value[length - 1] == *value) {
+		if (length >= 2 && (*value == '"' || *value == '\'') &&
+		    value[length - 1] == *value) {
 			value[length - 1] = '\0';
 			value++;
 		}
@@ -86,7 +87,7 @@ static const char *machine_name(unsigned machine)
 static void read_arch(struct guest *g, struct rootfs *root)
 {
 	static const char *const programs[] = {"/bin/true", "/usr/bin/true", "/bin/sh",
-					       "/usr/bin/env", "/sbin/init"};
+	                                       "/usr/bin/env", "/sbin/init"};
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && !g->arch; i++) {
 		CLEANUP_ERROR struct error ignored = ERROR_INIT;
@@ -101,8 +102,8 @@ static void read_arch(struct guest *g, struct rootfs *root)
 		if (size < 20 || memcmp(elf, ELFMAG, SELFMAG) != 0)
 			continue;
 		g->arch = str_copy(machine_name(elf[EI_DATA] == ELFDATA2MSB
-							? (unsigned)(elf[18] << 8 | elf[19])
-							: (unsigned)(elf[19] << 8 | elf[18])));
+		                                        ? (unsigned)(elf[18] << 8 | elf[19])
+		                                        : (unsigned)(elf[19] << 8 | elf[18])));
 	}
 	if (!g->arch)
 		g->arch = str_copy("unknown");
@@ -133,8 +134,8 @@ static int read_generator(struct guest *g, struct rootfs *root, struct error *er
 
 	if (!rootfs_exists(root, "/var/lib/dpkg/status")) {
 		g->generator = str_copy(rootfs_exists(root, "/usr/bin/dracut")       ? "dracut"
-					: rootfs_exists(root, "/usr/bin/mkinitcpio") ? "mkinitcpio"
-										     : "none");
+		                        : rootfs_exists(root, "/usr/bin/mkinitcpio") ? "mkinitcpio"
+		                                                                     : "none");
 		return 0;
 	}
 	if (rootfs_read(root, "/var/lib/dpkg/status", STATUS_MAX_BYTES, &status, NULL, err) < 0)
@@ -143,10 +144,10 @@ static int read_generator(struct guest *g, struct rootfs *root, struct error *er
 	dracut = guest_dpkg_installed(status, "dracut");
 	g->has_cloud_init = guest_dpkg_installed(status, "cloud-init");
 	/* Where both are installed, dracut owns the kernel hooks (Debian forky, Ubuntu 25.10). */
-	g->generator = str_copy(dracut  ? "dracut"
-				: tools ? "initramfs-tools"
-				: guest_dpkg_installed(status, "tiny-initramfs") ? "tiny-initramfs"
-										 : "none");
+	g->generator = str_copy(dracut                                           ? "dracut"
+	                        : tools                                          ? "initramfs-tools"
+	                        : guest_dpkg_installed(status, "tiny-initramfs") ? "tiny-initramfs"
+	                                                                         : "none");
 	return 0;
 }
 
@@ -169,8 +170,8 @@ static char *find_loader(struct rootfs *root)
 	if (has_conf_entry(root, "/boot/loader/entries") ||
 	    has_conf_entry(root, "/boot/efi/loader/entries"))
 		return str_copy(rootfs_is_dir(root, "/boot/grub2")
-					? "GRUB with BLS entries in '/boot/loader/entries'"
-					: "BLS type 1 entries in '/boot/loader/entries'");
+		                        ? "GRUB with BLS entries in '/boot/loader/entries'"
+		                        : "BLS type 1 entries in '/boot/loader/entries'");
 	if (rootfs_exists(root, "/boot/grub/grub.cfg"))
 		return str_copy("grub");
 	if (rootfs_exists(root, "/boot/grub2/grub.cfg"))
@@ -214,13 +215,13 @@ static bool version_is_sane(const char *version)
 {
 	return *version && *version != '.' && *version != '-' && strlen(version) < 128 &&
 	       strspn(version, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-			       ".-_+~") == strlen(version);
+	                       ".-_+~") == strlen(version);
 }
 
 static bool is_leftover(const char *name)
 {
-	static const char *const suffixes[] = {".old", ".bak", ".dpkg-bak", ".dpkg-new",
-					       ".dpkg-tmp", ".dpkg-old"};
+	static const char *const suffixes[] = {".old",      ".bak",      ".dpkg-bak",
+	                                       ".dpkg-new", ".dpkg-tmp", ".dpkg-old"};
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (str_ends(name, suffixes[i]))
@@ -246,7 +247,7 @@ int guest_read_kernels(struct guest *g, struct rootfs *root, struct error *err)
 			CLEANUP_FREE char *shown = str_printable(boot.items[i], 120);
 
 			error_set(err, "'/boot/%s': not a kernel version that we dare to handle",
-				  shown);
+			          shown);
 			return error_code(err, EXIT_INPUT);
 		}
 		add_kernel(g, root, version);
@@ -265,7 +266,7 @@ static bool looks_like_root(struct rootfs *r)
 {
 	return (rootfs_exists(r, "/etc/os-release") || rootfs_exists(r, "/usr/lib/os-release")) &&
 	       (rootfs_exists(r, "/etc/fstab") || rootfs_exists(r, "/sbin/init") ||
-		rootfs_is_dir(r, "/etc/systemd"));
+	        rootfs_is_dir(r, "/etc/systemd"));
 }
 
 static bool is_appliance_type(const struct volume *v)
@@ -274,12 +275,11 @@ static bool is_appliance_type(const struct volume *v)
 }
 
 static int open_volume(struct rootfs **ret, struct disk *disk, struct appliance *appliance,
-		       const struct volume *v, struct error *err)
+                       const struct volume *v, struct error *err)
 {
 	if (extfs_supports(v))
 		return extfs_open(ret, disk, v, err);
-	if (appliance_umount_all(appliance, err) < 0 ||
-	    appliance_mount(appliance, v, "/", err) < 0)
+	if (appliance_umount_all(appliance, err) < 0 || appliance_mount(appliance, v, "/", err) < 0)
 		return -1;
 	return appliance_rootfs(ret, appliance, err);
 }
@@ -302,19 +302,19 @@ static int no_system(struct disk *disk, struct error *err)
 
 		strv_take(&seen, volume_name(v));
 		if (v->type && (str_equal(v->usage, "raid") || str_equal(v->usage, "crypto") ||
-				str_starts(v->type, "LVM")))
+		                str_starts(v->type, "LVM")))
 			closed = v->type;
 	}
 	list = strv_join(&seen, ", ");
 	if (closed) {
 		error_set(err,
-			  "image '%s': no operating system that can be reached: %s members are not "
-			  "supported; found: %s",
-			  disk_path(disk), closed, list);
+		          "image '%s': no operating system that can be reached: %s members are not "
+		          "supported; found: %s",
+		          disk_path(disk), closed, list);
 		error_hint(err, "use a base whose root is a plain ext4, xfs or btrfs partition");
 	} else {
 		error_set(err, "image '%s': holds no operating system; found: %s", disk_path(disk),
-			  seen.count ? list : "nothing");
+		          seen.count ? list : "nothing");
 		error_hint(err, "give a Linux cloud image, not a data disk");
 	}
 	return error_code(err, EXIT_INPUT);
@@ -322,7 +322,7 @@ static int no_system(struct disk *disk, struct error *err)
 
 /* The one volume with a root on it. 1: only an appliance could tell. */
 static int find_root(const struct volume **ret, struct disk *disk, struct appliance *appliance,
-		     struct error *err)
+                     struct error *err)
 {
 	const struct volume *found = NULL;
 	bool need_appliance = false;
@@ -346,7 +346,7 @@ static int find_root(const struct volume **ret, struct disk *disk, struct applia
 			CLEANUP_FREE char *second = volume_name(v);
 
 			error_set(err, "image '%s': holds two operating systems: %s and %s",
-				  disk_path(disk), first, second);
+			          disk_path(disk), first, second);
 			error_hint(err, "give an image with one");
 			return error_code(err, EXIT_INPUT);
 		}
@@ -390,9 +390,9 @@ static int read_mount(struct guest *g, struct disk *disk, const char *line, stru
 	if (str_starts(fields.items[0], "tmpfs") || strstr(line, "nofail"))
 		return 0;
 	error_set(err,
-		  "image '%s': its /etc/fstab mounts '%s' on '%s', and no such file system is on "
-		  "the disk",
-		  disk_path(disk), fields.items[0], fields.items[1]);
+	          "image '%s': its /etc/fstab mounts '%s' on '%s', and no such file system is on "
+	          "the disk",
+	          disk_path(disk), fields.items[0], fields.items[1]);
 	error_hint(err, "name it by UUID= or LABEL= in the base's fstab; device letters change");
 	return error_code(err, EXIT_INPUT);
 }
@@ -421,7 +421,7 @@ static int read_mounts(struct guest *g, struct disk *disk, struct rootfs *root, 
 
 /* The root again, now with the other file systems in their places. */
 static int open_mounted(struct rootfs **ret, struct guest *g, struct disk *disk,
-			struct appliance *appliance, struct error *err)
+                        struct appliance *appliance, struct error *err)
 {
 	CLEANUP_ROOTFS struct rootfs *r = NULL;
 	bool ext = extfs_supports(g->mounts[0].volume);
@@ -434,7 +434,7 @@ static int open_mounted(struct rootfs **ret, struct guest *g, struct disk *disk,
 		if (ext && !extfs_supports(m->volume))
 			continue; /* the ESP; nothing of ours reads it */
 		if (ext ? extfs_mount(r, m->path, m->volume, err) < 0
-			: appliance_mount(appliance, m->volume, m->path, err) < 0)
+		        : appliance_mount(appliance, m->volume, m->path, err) < 0)
 			return -1;
 	}
 	*ret = STEAL(r);
@@ -443,8 +443,8 @@ static int open_mounted(struct rootfs **ret, struct guest *g, struct disk *disk,
 
 static int read_release(struct guest *g, struct rootfs *root, struct error *err)
 {
-	const char *path = rootfs_exists(root, "/etc/os-release") ? "/etc/os-release"
-								  : "/usr/lib/os-release";
+	const char *path =
+		rootfs_exists(root, "/etc/os-release") ? "/etc/os-release" : "/usr/lib/os-release";
 	CLEANUP_FREE void *text = NULL;
 
 	if (rootfs_read(root, path, TEXT_MAX_BYTES, &text, NULL, err) < 0)
@@ -460,7 +460,7 @@ static int read_release(struct guest *g, struct rootfs *root, struct error *err)
 }
 
 int guest_open(struct guest **ret, struct rootfs **ret_root, struct disk *disk,
-	       struct appliance *appliance, struct error *err)
+               struct appliance *appliance, struct error *err)
 {
 	CLEANUP_GUEST struct guest *g = mem_alloc(sizeof(*g));
 	CLEANUP_ROOTFS struct rootfs *root = NULL;
@@ -492,10 +492,11 @@ const struct guest_mount *guest_find_mount(const struct guest *guest, const char
 }
 
 static int refuse_chain(const struct guest *g, const char *what, const char *found,
-			struct error *err)
+                        struct error *err)
 {
-	error_set(err, "the image (%s) boots with %s: %s; only GRUB with initramfs-tools is supported",
-		  g->pretty_name, what, found);
+	error_set(err,
+	          "the image (%s) boots with %s: %s; only GRUB with initramfs-tools is supported",
+	          g->pretty_name, what, found);
 	error_hint(err, "use a Debian or Ubuntu base with GRUB and initramfs-tools");
 	return error_code(err, EXIT_INPUT);
 }
@@ -504,9 +505,9 @@ static int check_kernels(const struct guest *g, struct rootfs *root, struct erro
 {
 	if (g->kernel_count == 0) {
 		error_set(err, "the image (%s) has no kernel in /boot ('/boot/vmlinuz-*')",
-			  g->pretty_name);
+		          g->pretty_name);
 		error_hint(err, "if /boot is a partition of its own, the image's /etc/fstab must "
-				"name it");
+		                "name it");
 		return error_code(err, EXIT_INPUT);
 	}
 	for (size_t i = 0; i < g->kernel_count; i++) {
@@ -516,7 +517,7 @@ static int check_kernels(const struct guest *g, struct rootfs *root, struct erro
 		if (rootfs_exists(root, dep))
 			continue;
 		error_set(err, "kernel '%s' has no modules: '%s' is missing", g->kernels[i].image,
-			  dep);
+		          dep);
 		error_hint(err, "remove that kernel from the base or install its modules");
 		return error_code(err, EXIT_INPUT);
 	}
@@ -529,7 +530,7 @@ int guest_check_supported(const struct guest *g, struct rootfs *root, struct err
 
 	if (strcmp(g->arch, host) != 0) {
 		error_set(err, "the image (%s) is for '%s'; this build makes '%s' images only",
-			  g->pretty_name, g->arch, host);
+		          g->pretty_name, g->arch, host);
 		return error_code(err, EXIT_INPUT);
 	}
 	if (strcmp(g->loader, "grub") != 0)

@@ -35,11 +35,11 @@ struct guest {
 	char *arch;                          /* "x86_64", "aarch64"… */
 	struct guest_mount *mounts;          /* parents first: "/" is mounts[0] */
 	size_t mount_count;
-	struct guest_kernel *kernels;        /* sorted by version string */
+	struct guest_kernel *kernels; /* sorted by version string */
 	size_t kernel_count;
-	struct strv kernels_without_image;   /* /lib/modules/VERSION, but nothing to boot */
-	char *generator;                     /* "initramfs-tools", "dracut", "mkinitcpio", "none" */
-	char *loader;                        /* "grub", or what was found, for the refusal */
+	struct strv kernels_without_image; /* /lib/modules/VERSION, but nothing to boot */
+	char *generator;                   /* "initramfs-tools", "dracut", "mkinitcpio", "none" */
+	char *loader;                      /* "grub", or what was found, for the refusal */
 	bool has_cloud_init;
 };
 
@@ -51,7 +51,7 @@ struct guest {
  * 1 with nothing set, and the caller starts one (appliance_start, read-only) and calls again.
  */
 int guest_open(struct guest **ret, struct rootfs **ret_root, struct disk *disk,
-	       struct appliance *appliance, struct error *err);
+               struct appliance *appliance, struct error *err);
 void guest_free(struct guest *guest);
 DEFINE_CLEANUP(guest, struct guest *, guest_free)
 #define CLEANUP_GUEST CLEANUP(cleanup_guest)

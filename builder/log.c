@@ -84,7 +84,7 @@ int log_rename(struct log *log, const char *path, struct error *err)
 		return 0;
 	if (rename(log->path, path) < 0)
 		return error_errno(err, errno, "cannot rename the log '%s' to '%s'", log->path,
-				   path);
+		                   path);
 	free(log->path);
 	log->path = str_copy(path);
 	return 0;
@@ -99,7 +99,7 @@ static void clear_line(struct log *log)
 }
 
 static void write_line(struct log *log, enum log_level level, const char *mark, const char *format,
-		       va_list args)
+                       va_list args)
 {
 	CLEANUP_FREE char *text = NULL;
 
@@ -149,7 +149,8 @@ void log_error(struct log *log, const char *mark, const char *text)
 		pthread_mutex_lock(&log->lock);
 		clear_line(log);
 		if (log->file)
-			fprintf(log->file, "[%8.3f] %s%s\n", seconds_since(&log->start), mark, text);
+			fprintf(log->file, "[%8.3f] %s%s\n", seconds_since(&log->start), mark,
+			        text);
 	}
 	fprintf(stderr, "gpuimg: %s%s\n", mark, text);
 	if (log)
@@ -176,7 +177,7 @@ void log_step_begin(struct log *log, const char *name, const char *what)
 	log->drawn = log->begin;
 	if (log->file)
 		fprintf(log->file, "[%8.3f] begin %s: %s\n", seconds_since(&log->start), name,
-			what);
+		        what);
 	if (log->level >= LOG_NORMAL) {
 		clear_line(log);
 		if (log->terminal) {
@@ -219,10 +220,10 @@ void log_step_progress(struct log *log, double done, const char *detail)
 			draw_bar(log, done, detail);
 		else if (done >= 0)
 			fprintf(stderr, "gpuimg: %s: %.0f%%, %.0f s %s\n", log->step, done * 100,
-				seconds_since(&log->begin), detail ? detail : "");
+			        seconds_since(&log->begin), detail ? detail : "");
 		else
 			fprintf(stderr, "gpuimg: %s: %.0f s %s\n", log->step,
-				seconds_since(&log->begin), detail ? detail : "");
+			        seconds_since(&log->begin), detail ? detail : "");
 	}
 	pthread_mutex_unlock(&log->lock);
 }
@@ -237,11 +238,11 @@ double log_step_end(struct log *log, bool ok)
 	seconds = seconds_since(&log->begin);
 	if (log->file)
 		fprintf(log->file, "[%8.3f] end %s: %s, %.1f s\n", seconds_since(&log->start),
-			log->step, ok ? "ok" : "failed", seconds);
+		        log->step, ok ? "ok" : "failed", seconds);
 	if (log->level >= LOG_NORMAL) {
 		clear_line(log);
 		fprintf(stderr, log->terminal ? "  %-12s %s  %.1f s\n" : "gpuimg: %s: %s, %.1f s\n",
-			log->step, ok ? "done" : "failed", seconds);
+		        log->step, ok ? "done" : "failed", seconds);
 	}
 	free(log->step);
 	log->step = NULL;

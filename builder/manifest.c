@@ -12,7 +12,7 @@
 #include "proc.h"
 
 #define SCHEMA_VERSION  1
-#define SUMS_MAX_BYTES  (1024 * 1024)
+#define SUMS_MAX_BYTES  (1024UL * 1024)
 #define VERSION_TIMEOUT 20000
 
 static json_t *string_list(const struct strv *v)
@@ -54,14 +54,14 @@ static json_t *make_kernels(const struct build *b)
 
 	for (size_t i = 0; i < b->result_guest->kernel_count; i++) {
 		const struct guest_kernel *k = &b->result_guest->kernels[i];
-		const char *digest = i < b->initramfs_digests.count ? b->initramfs_digests.items[i]
-								    : NULL;
+		const char *digest =
+			i < b->initramfs_digests.count ? b->initramfs_digests.items[i] : NULL;
 
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:I, s:s?}", "version",
-						      k->version, "image", k->image, "initramfs",
-						      k->initramfs, "initramfs_bytes",
-						      (json_int_t)k->initramfs_bytes,
-						      "initramfs_sha256", digest));
+		json_array_append_new(list,
+		                      json_pack("{s:s, s:s, s:s, s:I, s:s?}", "version", k->version,
+		                                "image", k->image, "initramfs", k->initramfs,
+		                                "initramfs_bytes", (json_int_t)k->initramfs_bytes,
+		                                "initramfs_sha256", digest));
 	}
 	return list;
 }
@@ -74,10 +74,10 @@ static json_t *make_entries(const struct build *b)
 		const struct grub_entry *e = &b->after.grub.entries[i];
 		CLEANUP_FREE char *args = strv_join(&e->args, " ");
 
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:b}", "title", e->title,
-						      "kernel", e->kernel, "initrd",
-						      string_list(&e->initrds), "cmdline", args,
-						      "recovery", e->recovery));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:b}", "title",
+		                                      e->title, "kernel", e->kernel, "initrd",
+		                                      string_list(&e->initrds), "cmdline", args,
+		                                      "recovery", e->recovery));
 	}
 	return list;
 }
@@ -96,21 +96,21 @@ static json_t *make_boot_types(const struct build *b)
 static json_t *make_base(const struct build *b)
 {
 	return json_pack("{s:s, s:s?, s:s, s:I, s:s, s:s, s:s}", "path", b->base_path, "sha256",
-			 b->base_digest, "format", image_format_name(b->base_info.format),
-			 "virtual_bytes", (json_int_t)b->base_info.virtual_bytes, "os",
-			 b->guest->pretty_name, "arch", b->guest->arch, "generator",
-			 b->guest->generator);
+	                 b->base_digest, "format", image_format_name(b->base_info.format),
+	                 "virtual_bytes", (json_int_t)b->base_info.virtual_bytes, "os",
+	                 b->guest->pretty_name, "arch", b->guest->arch, "generator",
+	                 b->guest->generator);
 }
 
 static json_t *make_inputs(const struct build *b)
 {
 	const struct options *o = b->options;
 
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", o->profile, "stages",
-			 string_list(&o->stages), "parameters", string_list(&b->params),
-			 "parameters_removed", string_list(&o->cmdline.remove), "modules_blocked",
-			 string_list(&b->blocked), "uploads", string_list(&o->upload), "scripts",
-			 string_list(&o->run), "user_digests", string_list(&b->user_digests));
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "profile", o->profile,
+	                 "stages", string_list(&o->stages), "parameters", string_list(&b->params),
+	                 "parameters_removed", string_list(&o->cmdline.remove), "modules_blocked",
+	                 string_list(&b->blocked), "uploads", string_list(&o->upload), "scripts",
+	                 string_list(&o->run), "user_digests", string_list(&b->user_digests));
 }
 
 static json_t *make_packages(const struct build *b)
@@ -122,7 +122,7 @@ static json_t *make_packages(const struct build *b)
 }
 
 json_t *manifest_make(const struct build *b, const char *artifact, const char *sha256,
-		      const json_t *boot_test)
+                      const json_t *boot_test)
 {
 	const char *slash = strrchr(artifact, '/');
 	json_t *manifest = json_pack(
@@ -189,7 +189,7 @@ static char *read_sums(const char *path)
 }
 
 int manifest_update_sums(const char *dir, const struct strv *names, const struct strv *digests,
-			 struct error *err)
+                         struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("%s/SHA256SUMS", dir);
 	CLEANUP_FREE char *old = read_sums(path);

@@ -14,10 +14,10 @@
 /* What is known at the end of a build. boot_test may be NULL (not run); references are not
  * taken over. */
 json_t *manifest_make(const struct build *b, const char *artifact, const char *sha256,
-		      const json_t *boot_test);
+                      const json_t *boot_test);
 int manifest_write(const json_t *manifest, const char *path, struct error *err);
 /* Puts or replaces the lines of the named files in DIR/SHA256SUMS. */
 int manifest_update_sums(const char *dir, const struct strv *names, const struct strv *digests,
-			 struct error *err);
+                         struct error *err);
 
 #endif

@@ -41,63 +41,64 @@ struct option_row {
 #define AT(field) offsetof(struct options, field)
 
 static const struct option_row rows[] = {
-	{"config", 'c', KIND_SPECIAL, BUILD, 0, "FILE", NULL, "take options from an image.yaml", true},
+	{"config", 'c', KIND_SPECIAL, BUILD, 0, "FILE", NULL, "take options from an image.yaml",
+         true},
 	{"profile", 'p', KIND_STRING, BUILD, AT(profile), "NAME", NULL,
-	 "what kind of node (default gpu-base)", false},
+         "what kind of node (default gpu-base)", false},
 	{"output", 'o', KIND_STRING, BUILD, AT(output), "FILE", NULL,
-	 "the artifact (default dist/BASE-gpu.qcow2)", false},
+         "the artifact (default dist/BASE-gpu.qcow2)", false},
 	{"base-sha256", 0, KIND_STRING, BUILD, AT(base_sha256), "HEX", NULL,
-	 "digest that a fetched base must have", false},
+         "digest that a fetched base must have", false},
 	{"base-sums", 0, KIND_STRING, BUILD, AT(base_sums), "URL", NULL,
-	 "SHA256SUMS file that names a fetched base", false},
+         "SHA256SUMS file that names a fetched base", false},
 	{"cmdline-add", 0, KIND_LIST, BUILD, AT(cmdline.add), "PARAM", NULL,
-	 "add a kernel parameter", false},
+         "add a kernel parameter", false},
 	{"cmdline-remove", 0, KIND_LIST, BUILD, AT(cmdline.remove), "PARAM", NULL,
-	 "take a parameter out: 'name' or 'name=value'", false},
+         "take a parameter out: 'name' or 'name=value'", false},
 	{"no-nocrs", 0, KIND_OFF, BUILD, AT(nocrs), NULL, NULL,
-	 "leave pci=nocrs out (platforms with memory hot-plug)", false},
+         "leave pci=nocrs out (platforms with memory hot-plug)", false},
 	{"no-realloc", 0, KIND_OFF, BUILD, AT(realloc), NULL, NULL, "leave pci=realloc out", false},
 	{"no-module-blacklist", 0, KIND_OFF, BUILD, AT(module_blacklist), NULL, NULL,
-	 "leave module_blacklist= out of the kernel command line", false},
+         "leave module_blacklist= out of the kernel command line", false},
 	{"block", 0, KIND_LIST, BUILD, AT(block), "MODULE", NULL, "block one more kernel module",
-	 false},
+         false},
 	{"upload", 0, KIND_LIST, BUILD, AT(upload), "SRC:DST", NULL, "put a file into the image",
-	 false},
+         false},
 	{"run", 0, KIND_LIST, BUILD, AT(run), "SCRIPT", NULL,
-	 "run a script in the image, before the initramfs rebuild", false},
-	{"network", 0, KIND_ON, BUILD, AT(network), NULL, NULL, "let --run scripts reach the network",
-	 false},
+         "run a script in the image, before the initramfs rebuild", false},
+	{"network", 0, KIND_ON, BUILD, AT(network), NULL, NULL,
+         "let --run scripts reach the network", false},
 	{"exec", 0, KIND_EXEC, BUILD, AT(exec), "MODE", "auto|appliance|sandbox",
-	 "where the guest's programs run: auto, appliance, sandbox", false},
+         "where the guest's programs run: auto, appliance, sandbox", false},
 	{"compression", 0, KIND_STRING, BUILD, AT(compression), "TYPE", "zlib|zstd|none",
-	 "of the artifact: zlib, zstd, none (default: the base's)", false},
+         "of the artifact: zlib, zstd, none (default: the base's)", false},
 	{"no-boot-test", 0, KIND_OFF, BUILD, AT(boot_test), NULL, NULL, "leave the boot test out",
-	 false},
+         false},
 	{"control", 0, KIND_STRING, BOOT, AT(control), "BASE", NULL,
-	 "boot this image beside it; it must fail, or the test is void", false},
+         "boot this image beside it; it must fail, or the test is void", false},
 	{"expect", 0, KIND_LIST, BOOT, AT(expect), "PARAM", NULL,
-	 "parameter that /proc/cmdline must hold", false},
+         "parameter that /proc/cmdline must hold", false},
 	{"firmware", 0, KIND_FIRMWARE, BUILD | BOOT, AT(firmware), "F", "bios|uefi|both",
-	 "bios, uefi or both (default: what the image supports, BIOS first)", false},
+         "bios, uefi or both (default: what the image supports, BIOS first)", false},
 	{"window", 0, KIND_WINDOW, BOOT, AT(window), "W", "unreachable|reachable",
-	 "where the firmware puts the BAR's window (default unreachable)", false},
+         "where the firmware puts the BAR's window (default unreachable)", false},
 	{"bar-size", 0, KIND_SIZE, BUILD | BOOT, AT(bar_bytes), "SIZE", NULL,
-	 "of the emulated device (default 32G)", false},
+         "of the emulated device (default 32G)", false},
 	{"timeout", 0, KIND_SECONDS, BUILD | BOOT, AT(timeout_s), "SECONDS", NULL,
-	 "for one boot (default by accelerator)", false},
+         "for one boot (default by accelerator)", false},
 	{"console", 0, KIND_STRING, BOOT, AT(console), "FILE", NULL, "keep the console log", false},
 	{"work-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(work_dir), "DIR", NULL,
-	 "for all temporary files (default $TMPDIR, /var/tmp)", false},
+         "for all temporary files (default $TMPDIR, /var/tmp)", false},
 	{"cache-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(cache_dir), "DIR", NULL,
-	 "default $XDG_CACHE_HOME/gpuimg, ~/.cache/gpuimg", false},
+         "default $XDG_CACHE_HOME/gpuimg, ~/.cache/gpuimg", false},
 	{"data-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(data_dir), "DIR", NULL,
-	 "our data files (default: as installed)", false},
+         "our data files (default: as installed)", false},
 	{"keep-work", 0, KIND_ON, BUILD | BOOT, AT(keep_work), NULL, NULL,
-	 "keep the work directory after a failure", false},
+         "keep the work directory after a failure", false},
 	{"plan", 0, KIND_ON, BUILD, AT(plan), NULL, NULL, "show what would be done; touch nothing",
-	 true},
+         true},
 	{"json", 0, KIND_ON, BUILD | BOOT | DOCTOR, AT(json), NULL, NULL, "results for machines",
-	 true},
+         true},
 	{"verbose", 'v', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "say more", true},
 	{"quiet", 'q', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "say errors only", true},
 	{"help", 'h', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "this text", true},
@@ -163,7 +164,7 @@ static void set_string(char **field, const char *value)
 
 /* value: NULL for --x and --no-x, "true" or "false" from YAML. */
 static int set_value(struct options *o, const struct option_row *row, const char *value,
-		     struct error *err)
+                     struct error *err)
 {
 	void *field = (char *)o + row->offset;
 
@@ -190,8 +191,8 @@ static int set_value(struct options *o, const struct option_row *row, const char
 		return set_seconds(field, value, err);
 	case KIND_EXEC:
 		*(enum exec_mode *)field = strcmp(value, "auto") == 0        ? EXEC_AUTO
-					   : strcmp(value, "appliance") == 0 ? EXEC_APPLIANCE
-									     : EXEC_SANDBOX;
+		                           : strcmp(value, "appliance") == 0 ? EXEC_APPLIANCE
+		                                                             : EXEC_SANDBOX;
 		break;
 	case KIND_WINDOW:
 		*(enum boot_window *)field =
@@ -236,7 +237,7 @@ static void fill_keys(struct config_key *keys, bool profile)
 	for (size_t i = 0; i < ROW_COUNT; i++)
 		if (!rows[i].argv_only && (rows[i].commands & BUILD))
 			keys[n++] = (struct config_key){yaml_name(&rows[i]), yaml_type(&rows[i]),
-							rows[i].allowed};
+			                                rows[i].allowed};
 	if (profile) {
 		keys[n++] = (struct config_key){"stages", CONFIG_LIST, NULL};
 		keys[n++] = (struct config_key){"summary", CONFIG_STRING, NULL};
@@ -255,7 +256,7 @@ static int apply_config(struct options *o, const struct config *config, struct e
 		for (size_t j = 0; value && j < value->values.count; j++)
 			if (set_value(o, &rows[i], value->values.items[j], err) < 0)
 				return error_prefix(err, "%s:%d: '%s'", config->path, value->line,
-						    yaml_name(&rows[i]));
+				                    yaml_name(&rows[i]));
 	}
 	return 0;
 }
@@ -288,7 +289,7 @@ static int read_profile(struct options *o, struct error *err)
 }
 
 static int read_image_yaml(struct options *o, const char *path, struct config_key *keys,
-			   struct config **ret, struct error *err)
+                           struct config **ret, struct error *err)
 {
 	fill_keys(keys, false);
 	if (config_read(ret, path, keys, err) < 0)
@@ -317,8 +318,9 @@ static void fill_getopt(struct option *longs, char *shorts, int command)
 	for (size_t i = 0; i < ROW_COUNT; i++) {
 		if (!(rows[i].commands & command))
 			continue;
-		longs[n++] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument,
-					     NULL, 1000 + (int)i};
+		longs[n++] = (struct option){rows[i].name,
+		                             rows[i].value ? required_argument : no_argument, NULL,
+		                             1000 + (int)i};
 		if (rows[i].letter) {
 			*shorts++ = (char)rows[i].letter;
 			if (rows[i].value)
@@ -339,7 +341,7 @@ static int bad_option(int c, char **argv, const char *command, struct error *err
 }
 
 static int set_special(struct options *o, const struct option_row *row, const char *value,
-		       char **config_path)
+                       char **config_path)
 {
 	switch (row->letter) {
 	case 'c':
@@ -359,7 +361,7 @@ static int set_special(struct options *o, const struct option_row *row, const ch
 }
 
 static int parse_argv(struct options *o, const char *command, int argc, char **argv,
-		      char **config_path, struct error *err)
+                      char **config_path, struct error *err)
 {
 	struct option longs[ROW_COUNT + 1];
 	char shorts[2 * ROW_COUNT + 2];
@@ -418,8 +420,8 @@ static char *default_output(const char *base)
 	char *dot = strrchr(name, '.');
 
 	name[strcspn(name, "?#")] = '\0';
-	if (dot && dot > name && (str_ends(name, ".qcow2") || str_ends(name, ".img") ||
-				  str_ends(name, ".raw")))
+	if (dot && dot > name &&
+	    (str_ends(name, ".qcow2") || str_ends(name, ".img") || str_ends(name, ".raw")))
 		*dot = '\0';
 	return str_format("dist/%s-gpu.qcow2", *name ? name : "image");
 }
@@ -432,7 +434,7 @@ static int check_params(const struct strv *params, struct error *err)
 			return usage_error(err);
 		if (strchr(params->items[i], '\'') || strchr(params->items[i], ' ')) {
 			error_set(err, "kernel parameter '%s': holds a quote or a blank",
-				  params->items[i]);
+			          params->items[i]);
 			return usage_error(err);
 		}
 	}
@@ -445,8 +447,9 @@ static int check_modules(const struct strv *modules, struct error *err)
 		const char *name = modules->items[i];
 
 		if (*name && strlen(name) < 64 &&
-		    strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
-			    strlen(name))
+		    strspn(name,
+		           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+		            strlen(name))
 			continue;
 		error_set(err, "'%s' is not the name of a kernel module", name);
 		return usage_error(err);
@@ -499,7 +502,7 @@ static int check_all(const struct options *o, const char *command, struct error 
  * learn which files to take, then for good.
  */
 int options_parse(struct options *ret, const char *command, int argc, char **argv,
-		  struct error *err)
+                  struct error *err)
 {
 	CLEANUP_OPTIONS struct options first = {0}, o = {0};
 	struct config_key keys[ROW_COUNT + 3]; /* 'config' points into it */
@@ -543,7 +546,7 @@ void options_usage(const char *command, const char *summary)
 	printf("usage: gpuimg %s [OPTION…]%s\n\n%s\n\n", command,
 	       bit == BUILD  ? " [BASE]"
 	       : bit == BOOT ? " IMAGE"
-			     : "",
+	                     : "",
 	       summary);
 	for (size_t i = 0; i < ROW_COUNT; i++) {
 		char left[64];
@@ -551,8 +554,9 @@ void options_usage(const char *command, const char *summary)
 		if (!(rows[i].commands & bit))
 			continue;
 		snprintf(left, sizeof(left), "%s%c%s --%s%s%s", rows[i].letter ? "-" : " ",
-			 rows[i].letter ? rows[i].letter : ' ', rows[i].letter ? "," : " ",
-			 rows[i].name, rows[i].value ? "=" : "", rows[i].value ? rows[i].value : "");
+		         rows[i].letter ? rows[i].letter : ' ', rows[i].letter ? "," : " ",
+		         rows[i].name, rows[i].value ? "=" : "",
+		         rows[i].value ? rows[i].value : "");
 		printf("  %-30s %s\n", left, rows[i].help);
 	}
 	if (bit == BUILD)
@@ -563,10 +567,10 @@ void options_usage(const char *command, const char *summary)
 void options_free(struct options *o)
 {
 	struct strv *lists[] = {&o->stages, &o->cmdline.add, &o->cmdline.remove, &o->block,
-				&o->run,    &o->upload,      &o->firmware,       &o->expect};
-	char *strings[] = {o->base,     o->base_sha256, o->base_sums, o->output,  o->profile,
-			   o->work_dir, o->cache_dir,   o->data_dir,  o->console, o->control,
-			   o->compression};
+	                        &o->run,    &o->upload,      &o->firmware,       &o->expect};
+	char *strings[] = {o->base,    o->base_sha256, o->base_sums,  o->output,
+	                   o->profile, o->work_dir,    o->cache_dir,  o->data_dir,
+	                   o->console, o->control,     o->compression};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		strv_free(lists[i]);

@@ -20,41 +20,38 @@ enum exec_mode { EXEC_AUTO, EXEC_APPLIANCE, EXEC_SANDBOX };
 struct options {
 	enum log_level level;
 	bool json, plan, help, keep_work, network;
-	char *base;          /* path, URL, or NULL: the embedded default */
+	char *base; /* path, URL, or NULL: the embedded default */
 	char *base_sha256, *base_sums;
-	char *output;        /* the artifact's path */
+	char *output; /* the artifact's path */
 	char *profile;
-	struct strv stages;  /* names from the profile, in the order of the stage table */
+	struct strv stages; /* names from the profile, in the order of the stage table */
 	struct cmdline_edit cmdline;
 	bool nocrs, realloc, module_blacklist;
-	struct strv block;   /* modules to block besides ours */
-	struct strv run;     /* host paths of user scripts */
-	struct strv upload;  /* SRC:DST */
+	struct strv block;  /* modules to block besides ours */
+	struct strv run;    /* host paths of user scripts */
+	struct strv upload; /* SRC:DST */
 	enum exec_mode exec;
-	char *compression;   /* zlib, zstd, none; NULL: as the base has it */
+	char *compression; /* zlib, zstd, none; NULL: as the base has it */
 	char *work_dir, *cache_dir, *data_dir;
 	bool boot_test;
 	struct strv firmware; /* bios, uefi; empty: what the image supports, BIOS first */
 	enum boot_window window;
 	uint64_t bar_bytes;
-	unsigned timeout_s;   /* of one boot; 0: by accelerator */
+	unsigned timeout_s; /* of one boot; 0: by accelerator */
 	char *console;
-	struct strv expect;   /* parameters that 'boot' expects in /proc/cmdline */
-	char *control;        /* 'boot': the base image, booted beside it as the control */
+	struct strv expect; /* parameters that 'boot' expects in /proc/cmdline */
+	char *control;      /* 'boot': the base image, booted beside it as the control */
 };
-
-
 
 /*
  * command: "build", "boot", "doctor"… argv[0] is not read. Errors carry EXIT_USAGE. With --help
  * 'help' is set and nothing else is checked.
  */
 int options_parse(struct options *ret, const char *command, int argc, char **argv,
-		  struct error *err);
+                  struct error *err);
 void options_free(struct options *o);
 #define CLEANUP_OPTIONS CLEANUP(options_free)
 /* Prints the usage of a command to stdout. */
 void options_usage(const char *command, const char *summary);
-
 
 #endif

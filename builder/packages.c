@@ -5,7 +5,7 @@
 #include "packages.h"
 
 #define STATUS_PATH      "/var/lib/dpkg/status"
-#define STATUS_MAX_BYTES (64 * 1024 * 1024)
+#define STATUS_MAX_BYTES (64UL * 1024 * 1024)
 
 /* One line of a paragraph: the value of "Field: value", else NULL. */
 static const char *field(const char *line, const char *name)
@@ -13,8 +13,8 @@ static const char *field(const char *line, const char *name)
 	size_t length = strlen(name);
 
 	return strncmp(line, name, length) == 0 && line[length] == ':' && line[length + 1] == ' '
-		       ? line + length + 2
-		       : NULL;
+	               ? line + length + 2
+	               : NULL;
 }
 
 int packages_read(struct strv *ret, struct rootfs *root, struct error *err)

@@ -63,7 +63,7 @@ void build_free(struct build *b)
 
 /* One step: its line on the screen, its time in the manifest. */
 static int step(struct build *b, const char *name, const char *what,
-		int (*run)(struct build *, struct error *), struct error *err)
+                int (*run)(struct build *, struct error *), struct error *err)
 {
 	double seconds;
 	int result;
@@ -128,8 +128,8 @@ static int get_base(struct build *b, struct error *err)
 	const char *base = b->options->base;
 
 	if (!base)
-		return step(b, "base", "make the default base, or take it from the cache", make_base,
-			    err);
+		return step(b, "base", "make the default base, or take it from the cache",
+		            make_base, err);
 	if (fetch_is_url(base))
 		return step(b, "fetch", "fetch the base", fetch, err);
 	b->base_path = str_copy(base);
@@ -137,7 +137,7 @@ static int get_base(struct build *b, struct error *err)
 }
 
 static int start_reader(struct appliance **ret, struct build *b, const char *image,
-			const char *format, struct error *err)
+                        const char *format, struct error *err)
 {
 	const struct appliance_options options = {
 		.image = image,
@@ -155,15 +155,14 @@ static int start_reader(struct appliance **ret, struct build *b, const char *ima
 
 /* guest_open without an appliance where that is enough, else with one. */
 static int open_guest(struct build *b, struct disk *disk, const char *format,
-		      struct appliance **reader, struct guest **ret, struct rootfs **ret_root,
-		      struct error *err)
+                      struct appliance **reader, struct guest **ret, struct rootfs **ret_root,
+                      struct error *err)
 {
 	int result = guest_open(ret, ret_root, disk, NULL, err);
 
 	if (result != 1)
 		return result;
-	if (!b->accel.reason &&
-	    accel_probe(&b->accel, b->options->cache_dir, b->log, err) < 0)
+	if (!b->accel.reason && accel_probe(&b->accel, b->options->cache_dir, b->log, err) < 0)
 		return -1;
 	if (start_reader(reader, b, disk_path(disk), format, err) < 0)
 		return -1;
@@ -206,11 +205,11 @@ static int preflight(struct build *b, struct error *err)
 {
 	if (image_check(&b->base_info, b->base_path, err) < 0 ||
 	    disk_open(&b->base_disk, b->base_path, image_format_name(b->base_info.format), false,
-		      err) < 0 ||
+	              err) < 0 ||
 	    disk_probe(b->base_disk, err) < 0)
 		return -1;
 	if (open_guest(b, b->base_disk, image_format_name(b->base_info.format), &b->reader,
-		       &b->guest, &b->base_root, err) < 0 ||
+	               &b->guest, &b->base_root, err) < 0 ||
 	    guest_check_supported(b->guest, b->base_root, err) < 0 ||
 	    bootchain_read(&b->before, b->base_root, err) < 0 ||
 	    packages_read(&b->packages_before, b->base_root, err) < 0) {
@@ -218,7 +217,8 @@ static int preflight(struct build *b, struct error *err)
 		return error_prefix(err, "base '%s'", b->base_path);
 	}
 	if (b->base_info.dirty)
-		log_warn(b->log, "base '%s': its reference counts are marked as not clean", b->base_path);
+		log_warn(b->log, "base '%s': its reference counts are marked as not clean",
+		         b->base_path);
 	if (b->base_info.snapshots)
 		log_note(b->log, "base '%s': its internal snapshots are left out", b->base_path);
 	remember_kernels(b);
@@ -234,9 +234,10 @@ bool build_has_stage(const struct build *b, const struct stage *s)
 static int check_stages(struct build *b, struct error *err)
 {
 	for (size_t i = 0; stages[i]; i++)
-		if (build_has_stage(b, stages[i]) && stages[i]->check && stages[i]->check(b, err) < 0)
+		if (build_has_stage(b, stages[i]) && stages[i]->check &&
+		    stages[i]->check(b, err) < 0)
 			return error_prefix(err, "stage '%s', check, image '%s'", stages[i]->name,
-					    b->base_path);
+			                    b->base_path);
 	return 0;
 }
 
@@ -248,7 +249,8 @@ static int put_machine_id(struct build *b, struct error *err)
 	char text[34];
 	int there = rootfs_stat(b->root, MACHINE_ID_PATH, &st, err);
 
-	if (there < 0 || (there == 1 && st.size_bytes > 0) || !strv_has(&b->options->stages, "seal"))
+	if (there < 0 || (there == 1 && st.size_bytes > 0) ||
+	    !strv_has(&b->options->stages, "seal"))
 		return there < 0 ? -1 : 0;
 	if (getentropy(random, sizeof(random)) < 0)
 		return error_errno(err, errno, "cannot get random bytes");
@@ -267,7 +269,7 @@ static int apply_stages(struct build *b, struct error *err)
 			continue;
 		if (step(b, stages[i]->name, stages[i]->summary, stages[i]->apply, err) < 0)
 			return error_prefix(err, "stage '%s', apply, image '%s'", stages[i]->name,
-					    b->base_path);
+			                    b->base_path);
 	}
 	return 0;
 }
@@ -292,7 +294,7 @@ static int read_result(struct build *b, struct error *err)
 	    disk_open(&b->result_disk, b->result_path, "qcow2", false, err) < 0 ||
 	    disk_probe(b->result_disk, err) < 0 ||
 	    open_guest(b, b->result_disk, "qcow2", &b->reader, &b->result_guest, &b->result_root,
-		       err) < 0)
+	               err) < 0)
 		return -1;
 	if (packages_read(&b->packages_after, b->result_root, err) < 0)
 		return -1;
@@ -313,8 +315,8 @@ static int digest_initramfs(struct build *b, struct error *err)
 			strv_add(&b->initramfs_digests, "");
 			continue;
 		}
-		if (rootfs_copy_out(b->result_root, b->result_guest->kernels[i].initramfs, fd, err) <
-			    0 ||
+		if (rootfs_copy_out(b->result_root, b->result_guest->kernels[i].initramfs, fd,
+		                    err) < 0 ||
 		    digest_file(path, "SHA256", &digest, err) < 0)
 			return -1;
 		strv_take(&b->initramfs_digests, digest);
@@ -334,7 +336,8 @@ static int prove(struct build *b, struct error *err)
 	if (read_result(b, err) < 0)
 		return error_prefix(err, "cannot read the exported image back");
 	for (size_t i = 0; stages[i]; i++)
-		if (build_has_stage(b, stages[i]) && stages[i]->verify && stages[i]->verify(b, err) < 0)
+		if (build_has_stage(b, stages[i]) && stages[i]->verify &&
+		    stages[i]->verify(b, err) < 0)
 			return error_prefix(err, "stage '%s', verify", stages[i]->name);
 	if (digest_initramfs(b, err) < 0)
 		return -1;
@@ -342,7 +345,7 @@ static int prove(struct build *b, struct error *err)
 	if (b->findings.bad == 0)
 		return 0;
 	error_set(err, "the proof failed: %zu of %zu points do not hold", b->findings.bad,
-		  b->findings.count);
+	          b->findings.count);
 	error_hint(err, "each one is named above with its cure");
 	return error_code(err, EXIT_PROOF);
 }
@@ -352,7 +355,8 @@ static int export_step(struct build *b, struct error *err)
 	const char *compression = b->options->compression;
 
 	if (!compression)
-		compression = b->base_info.has_compressed_clusters ? b->base_info.compression : "zstd";
+		compression =
+			b->base_info.has_compressed_clusters ? b->base_info.compression : "zstd";
 	return export_image(b->overlay, b->result_path, compression, b->log, err);
 }
 
@@ -395,7 +399,7 @@ static int overlay_step(struct build *b, struct error *err)
 {
 	b->overlay = str_format("%s/overlay.qcow2", b->work_dir);
 	return export_overlay(b->overlay, b->base_path, image_format_name(b->base_info.format),
-			      b->log, err);
+	                      b->log, err);
 }
 
 /* The middle of the pipeline: from an accepted base to a proven file under a temporary name. */
@@ -415,7 +419,8 @@ int build_make_image(struct build *b, const struct backend *backend, struct erro
 	if (digests)
 		pthread_join(digest, NULL);
 	if (result == 0 && b->options->boot_test)
-		result = step(b, "boot-test", "boot the base and the image under QEMU", boot_step, err);
+		result = step(b, "boot-test", "boot the base and the image under QEMU", boot_step,
+		              err);
 	return result;
 }
 
@@ -432,9 +437,8 @@ static int check_space(struct build *b, const char *output_dir, struct error *er
 	return workdir_check_space(output_dir, used + SPACE_MARGIN_BYTES / 2, err);
 }
 
-
 int build_accept(struct build *b, const char *output_dir, const struct backend **ret_backend,
-		 struct error *err)
+                 struct error *err)
 {
 	if (get_base(b, err) < 0 ||
 	    step(b, "preflight", "look at the base image", preflight, err) < 0 ||

@@ -15,7 +15,7 @@
 /* Gets the base, looks at it, runs every stage's check, checks the space in the work directory
  * and in the artifact's (which must exist), chooses the backend. */
 int build_accept(struct build *b, const char *output_dir, const struct backend **ret_backend,
-		 struct error *err);
+                 struct error *err);
 int build_make_image(struct build *b, const struct backend *backend, struct error *err);
 bool build_has_stage(const struct build *b, const struct stage *stage);
 /* Releases what the pipeline put into it. */

@@ -12,19 +12,20 @@ json_t *plan_json(const struct build *b, const char *output)
 
 	for (size_t i = 0; stages[i]; i++)
 		if (build_has_stage(b, stages[i]))
-			json_array_append_new(steps, json_pack("{s:s, s:s}", "stage", stages[i]->name,
-							       "what", stages[i]->summary));
+			json_array_append_new(steps,
+			                      json_pack("{s:s, s:s}", "stage", stages[i]->name,
+			                                "what", stages[i]->summary));
 	for (size_t i = 0; i < b->guest->kernel_count; i++)
 		json_array_append_new(
 			kernels, json_pack("{s:s, s:b}", "version", b->guest->kernels[i].version,
-					   "has_initramfs", b->guest->kernels[i].has_initramfs));
+		                           "has_initramfs", b->guest->kernels[i].has_initramfs));
 	for (size_t i = 0; i < b->params.count; i++)
 		json_array_append_new(params, json_string(b->params.items[i]));
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "base", b->base_path, "os",
-			 b->guest->pretty_name, "output", output, "generator",
-			 b->guest->generator, "loader", b->guest->loader, "backend",
-			 b->sandbox ? "sandbox" : "appliance", "kernels", kernels, "parameters", params,
-			 "stages", steps);
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "base", b->base_path,
+	                 "os", b->guest->pretty_name, "output", output, "generator",
+	                 b->guest->generator, "loader", b->guest->loader, "backend",
+	                 b->sandbox ? "sandbox" : "appliance", "kernels", kernels, "parameters",
+	                 params, "stages", steps);
 }
 
 void plan_print(const struct build *b, const char *output)
@@ -46,4 +47,3 @@ void plan_print(const struct build *b, const char *output)
 			printf("stage       %-12s %s\n", stages[i]->name, stages[i]->summary);
 	printf("output      %s\n", output);
 }
-

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ bool proc_have(const char *program)
 
 /* Between fork and exec: async-signal-safe calls only. Never returns. */
 static void child_exec(const char *const *argv, const struct proc_options *o, pid_t parent,
-		       const int fds[3], int report_fd)
+                       const int fds[3], int report_fd)
 {
 	sigset_t none;
 	int errnum;
@@ -59,6 +60,8 @@ static void child_exec(const char *const *argv, const struct proc_options *o, pi
 	for (int i = 0; i < 3; i++)
 		if (dup2(fds[i], i) < 0)
 			_exit(127);
+	/* What our own parent left open to us is none of a child's business either. */
+	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
 	for (size_t i = 0; i < o->pass_count; i++)
 		fcntl(o->pass_fds[i], F_SETFD, 0);
 	errnum = o->in_child ? o->in_child(o->in_child_data) : 0;
@@ -78,7 +81,7 @@ static int above_stdio(int fd)
 }
 
 static int fork_exec(struct proc *p, const char *const *argv, const struct proc_options *o,
-		     const int fds[3], struct error *err)
+                     const int fds[3], struct error *err)
 {
 	CLEANUP_CLOSE int in = above_stdio(fds[0]);
 	CLEANUP_CLOSE int out = above_stdio(fds[1]);
@@ -109,11 +112,11 @@ static int fork_exec(struct proc *p, const char *const *argv, const struct proc_
 }
 
 int proc_start(struct proc *p, const char *const *argv, const struct proc_options *options,
-	       int out_fd, int err_fd, struct error *err)
+               int out_fd, int err_fd, struct error *err)
 {
 	CLEANUP_CLOSE int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int fds[3] = {options->stdin_fd > 0 ? options->stdin_fd : null,
-		      out_fd >= 0 ? out_fd : null, err_fd >= 0 ? err_fd : null};
+	int fds[3] = {options->stdin_fd > 0 ? options->stdin_fd : null, out_fd >= 0 ? out_fd : null,
+	              err_fd >= 0 ? err_fd : null};
 
 	if (null < 0)
 		return error_errno(err, errno, "cannot open '/dev/null'");
@@ -175,7 +178,7 @@ static void output_line(struct output *out, const struct proc_options *o)
 }
 
 static void output_text(struct output *out, const struct proc_options *o, const char *data,
-			size_t size)
+                        size_t size)
 {
 	log_raw(o->log, data, size);
 	for (size_t i = 0; i < size; i++) {
@@ -223,10 +226,10 @@ static void output_free(struct output *out)
 
 /* Reads both pipes until they close, the child has ended, or the deadline. 0 or -1 (timeout). */
 static int pump(struct output *out, const struct proc_options *o, int text_fd, int capture_fd,
-		int64_t deadline)
+                int64_t deadline)
 {
 	struct pollfd fds[2] = {{.fd = text_fd, .events = POLLIN},
-				{.fd = capture_fd, .events = POLLIN}};
+	                        {.fd = capture_fd, .events = POLLIN}};
 	char buffer[16384];
 
 	while (fds[0].fd >= 0 || fds[1].fd >= 0) {
@@ -263,7 +266,7 @@ static int run_failed(const char *name, struct output *out, struct error *err, c
 }
 
 static int run_finish(struct proc *p, const char *name, struct output *out, int64_t deadline,
-		      int *ret_exit, struct error *err)
+                      int *ret_exit, struct error *err)
 {
 	int64_t left = deadline - now_ms();
 	CLEANUP_FREE char *how = NULL;
@@ -292,7 +295,7 @@ static int run_finish(struct proc *p, const char *name, struct output *out, int6
 }
 
 int proc_run_status(const char *const *argv, const struct proc_options *options, char **ret_stdout,
-		    size_t max_bytes, int *ret_exit, struct error *err)
+                    size_t max_bytes, int *ret_exit, struct error *err)
 {
 	const struct proc_options none = {0};
 	const struct proc_options *o = options ? options : &none;
@@ -329,7 +332,7 @@ int proc_run_status(const char *const *argv, const struct proc_options *options,
 }
 
 int proc_run(const char *const *argv, const struct proc_options *options, char **ret_stdout,
-	     size_t max_bytes, struct error *err)
+             size_t max_bytes, struct error *err)
 {
 	return proc_run_status(argv, options, ret_stdout, max_bytes, NULL, err);
 }

@@ -38,7 +38,7 @@ struct proc {
 /* Starts argv[0] (looked up in PATH) and returns; the caller owns 'out_fd' (closed in the
  * child's parent side by nobody but the caller); out_fd < 0 stands for /dev/null. */
 int proc_start(struct proc *p, const char *const *argv, const struct proc_options *options,
-	       int out_fd, int err_fd, struct error *err);
+               int out_fd, int err_fd, struct error *err);
 /* Waits up to timeout_ms; *ret_status as from waitpid. 1: has ended, 0: still runs, -1. */
 int proc_wait(struct proc *p, unsigned timeout_ms, int *ret_status, struct error *err);
 /* SIGKILL to the child's process group and reap; safe to call twice. */
@@ -50,10 +50,10 @@ void proc_kill(struct proc *p);
  * NUL-terminated, at most max_bytes: more is an error.
  */
 int proc_run(const char *const *argv, const struct proc_options *options, char **ret_stdout,
-	     size_t max_bytes, struct error *err);
+             size_t max_bytes, struct error *err);
 /* The same, but a non-zero exit is no error: *ret_exit gets it. */
 int proc_run_status(const char *const *argv, const struct proc_options *options, char **ret_stdout,
-		    size_t max_bytes, int *ret_exit, struct error *err);
+                    size_t max_bytes, int *ret_exit, struct error *err);
 /* Whether PATH has it. */
 bool proc_have(const char *program);
 

@@ -6,8 +6,8 @@
 #include "cmdline.h"
 #include "proof.h"
 
-#define TEXT_MAX_BYTES   (4 * 1024 * 1024)
-#define STATUS_MAX_BYTES (64 * 1024 * 1024)
+#define TEXT_MAX_BYTES   (4UL * 1024 * 1024)
+#define STATUS_MAX_BYTES (64UL * 1024 * 1024)
 
 static const char PARAM_CURE[] = "see which file of /etc/default/grub.d or /etc/grub.d sets it";
 
@@ -20,12 +20,12 @@ static void check_params(struct findings *f, const struct grub_entry *e, const s
 
 		if (!cmdline_holds(&e->args, param, &why))
 			finding_bad(f, "cmdline.param", PARAM_CURE,
-				    "entry '%s' (line %d): '%s' is not in effect: %s", e->title, e->line,
-				    param, why ? why : "missing");
+			            "entry '%s' (line %d): '%s' is not in effect: %s", e->title,
+			            e->line, param, why ? why : "missing");
 		else if (times > 1)
 			finding_bad(f, "cmdline.param", PARAM_CURE,
-				    "entry '%s' (line %d): holds '%s' %zu times", e->title, e->line, param,
-				    times);
+			            "entry '%s' (line %d): holds '%s' %zu times", e->title, e->line,
+			            param, times);
 		else
 			finding_ok(f, "cmdline.param", "entry '%s': '%s'", e->title, param);
 	}
@@ -60,7 +60,7 @@ static bool is_merged(const char *arg)
 }
 
 static void check_kept(struct findings *f, const struct grub_entry *e, const struct grub_entry *was,
-		       const struct strv *removed)
+                       const struct strv *removed)
 {
 	bool all = true;
 
@@ -71,8 +71,8 @@ static void check_kept(struct findings *f, const struct grub_entry *e, const str
 		    *arg == '$')
 			continue;
 		finding_bad(f, "cmdline.kept", PARAM_CURE,
-			    "entry '%s' (line %d): lost '%s', which the base had", e->title, e->line,
-			    arg);
+		            "entry '%s' (line %d): lost '%s', which the base had", e->title,
+		            e->line, arg);
 		all = false;
 	}
 	if (all)
@@ -80,29 +80,29 @@ static void check_kept(struct findings *f, const struct grub_entry *e, const str
 }
 
 static void check_file(struct findings *f, struct rootfs *root, const struct guest *guest,
-		       const struct grub_entry *e, const char *grub_path, const char *what)
+                       const struct grub_entry *e, const char *grub_path, const char *what)
 {
 	CLEANUP_FREE char *path = bootchain_guest_path(guest, grub_path);
 
 	if (!rootfs_exists(root, path))
 		finding_bad(f, "cmdline.files", "write the boot entries anew",
-			    "entry '%s' (line %d): its %s '%s' does not exist", e->title, e->line, what,
-			    path);
+		            "entry '%s' (line %d): its %s '%s' does not exist", e->title, e->line,
+		            what, path);
 }
 
 static void check_entry(struct findings *f, struct rootfs *root, const struct guest *guest,
-			const struct grub_entry *e)
+                        const struct grub_entry *e)
 {
 	check_file(f, root, guest, e, e->kernel, "kernel");
 	for (size_t i = 0; i < e->initrds.count; i++)
 		check_file(f, root, guest, e, e->initrds.items[i], "initramfs");
 	if (e->initrds.count == 0)
 		finding_bad(f, "cmdline.files", "write the boot entries anew",
-			    "entry '%s' (line %d): loads no initramfs", e->title, e->line);
+		            "entry '%s' (line %d): loads no initramfs", e->title, e->line);
 }
 
 static void check_coverage(struct findings *f, const struct guest *guest,
-			   const struct bootchain *chain)
+                           const struct bootchain *chain)
 {
 	for (size_t k = 0; k < guest->kernel_count; k++) {
 		bool found = false;
@@ -115,13 +115,13 @@ static void check_coverage(struct findings *f, const struct guest *guest,
 		}
 		if (!found)
 			finding_bad(f, "cmdline.coverage", "write the boot entries anew",
-				    "kernel %s has no boot entry", guest->kernels[k].version);
+			            "kernel %s has no boot entry", guest->kernels[k].version);
 	}
 }
 
 int proof_entries(struct findings *f, struct rootfs *root, const struct guest *guest,
-		  const struct bootchain *before, const struct strv *params,
-		  const struct strv *removed, struct error *err)
+                  const struct bootchain *before, const struct strv *params,
+                  const struct strv *removed, struct error *err)
 {
 	struct bootchain chain = {0};
 
@@ -129,7 +129,7 @@ int proof_entries(struct findings *f, struct rootfs *root, const struct guest *g
 		return -1;
 	if (chain.grub.count == 0)
 		finding_bad(f, "cmdline.coverage", "write the boot entries anew",
-			    "'" BOOTCHAIN_GRUB_CFG "' has no boot entry");
+		            "'" BOOTCHAIN_GRUB_CFG "' has no boot entry");
 	for (size_t i = 0; i < chain.grub.count; i++) {
 		const struct grub_entry *e = &chain.grub.entries[i];
 		const struct grub_entry *was = before ? find_same(before, e) : NULL;
@@ -147,7 +147,8 @@ int proof_entries(struct findings *f, struct rootfs *root, const struct guest *g
 /* Words that only the appliance or a build environment can have put there. */
 static const char *find_leak(const char *text)
 {
-	static const char *const words[] = {"guestfs", "root=/dev/sd", "root=/dev/vd", "gpuimg-new"};
+	static const char *const words[] = {"guestfs", "root=/dev/sd", "root=/dev/vd",
+	                                    "gpuimg-new"};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (strstr(text, words[i]))
@@ -169,7 +170,7 @@ static int read_text(struct rootfs *root, const char *path, char **ret, struct e
 
 /* A word that stood in the base already is the base's own. */
 static int check_leak(struct findings *f, struct rootfs *root, struct rootfs *base_root,
-		      const char *path, struct error *err)
+                      const char *path, struct error *err)
 {
 	CLEANUP_FREE char *text = NULL;
 	CLEANUP_FREE char *before = NULL;
@@ -181,7 +182,7 @@ static int check_leak(struct findings *f, struct rootfs *root, struct rootfs *ba
 	word = text ? find_leak(text) : NULL;
 	if (word && !(before && strstr(before, word)))
 		finding_bad(f, "leak", "rebuild; tell us if it comes back", "'%s' holds '%s'", path,
-			    word);
+		            word);
 	else if (text)
 		finding_ok(f, "leak", "'%s' holds nothing of the build environment", path);
 	return 0;
@@ -189,7 +190,7 @@ static int check_leak(struct findings *f, struct rootfs *root, struct rootfs *ba
 
 /* /etc/resolv.conf is often a link into /run, dangling while offline: it must stay that link. */
 static int check_resolv(struct findings *f, struct rootfs *root, struct rootfs *base_root,
-			struct error *err)
+                        struct error *err)
 {
 	static const char path[] = "/etc/resolv.conf";
 	struct rootfs_stat was, is;
@@ -206,15 +207,16 @@ static int check_resolv(struct findings *f, struct rootfs *root, struct rootfs *
 		if (rootfs_readlink(base_root, path, &before, err) < 0 ||
 		    rootfs_readlink(root, path, &after, err) < 0)
 			return -1;
-	} else if (same && had && (read_text(base_root, path, &before, err) < 0 ||
-				   read_text(root, path, &after, err) < 0)) {
+	} else if (same && had &&
+	           (read_text(base_root, path, &before, err) < 0 ||
+	            read_text(root, path, &after, err) < 0)) {
 		return -1;
 	}
 	if (same && str_equal(before, after))
 		finding_ok(f, "leak.resolv", "'%s' is as it was", path);
 	else
 		finding_bad(f, "leak.resolv", "rebuild without the script that changes it",
-			    "'%s' is not what the base had", path);
+		            "'%s' is not what the base had", path);
 	return 0;
 }
 
@@ -230,7 +232,7 @@ static int check_packages(struct findings *f, struct rootfs *root, struct error 
 	if (updates.count || strstr(status, " half-configured\n") ||
 	    strstr(status, " half-installed\n") || strstr(status, " unpacked\n"))
 		finding_bad(f, "packages", "run 'dpkg --configure -a' in a script, or see its log",
-			    "packages of the image are not fully installed");
+		            "packages of the image are not fully installed");
 	else
 		finding_ok(f, "packages", "every package is fully installed or not at all");
 	return 0;
@@ -245,19 +247,19 @@ static int check_leftovers(struct findings *f, struct rootfs *root, struct error
 	for (size_t i = 0; i < names.count; i++)
 		if (str_ends(names.items[i], ".gpuimg-new"))
 			finding_bad(f, "leak", "rebuild", "'/boot/%s' was left behind",
-				    names.items[i]);
+			            names.items[i]);
 	if (rootfs_exists(root, "/usr/sbin/policy-rc.d"))
 		finding_bad(f, "leak", "remove it: services would not start on the node",
-			    "'/usr/sbin/policy-rc.d' is there");
+		            "'/usr/sbin/policy-rc.d' is there");
 	return 0;
 }
 
 int proof_leaks(struct findings *f, struct rootfs *root, struct rootfs *base_root,
-		struct error *err)
+                struct error *err)
 {
 	static const char *const paths[] = {BOOTCHAIN_GRUB_CFG, "/etc/kernel/cmdline",
-					    "/etc/default/grub", "/etc/fstab",
-					    "/boot/grub/device.map"};
+	                                    "/etc/default/grub", "/etc/fstab",
+	                                    "/boot/grub/device.map"};
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
 		if (check_leak(f, root, base_root, paths[i], err) < 0)

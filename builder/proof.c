@@ -9,10 +9,10 @@
 #include "initramfs.h"
 #include "proof.h"
 
-#define TEXT_MAX_BYTES (4 * 1024 * 1024)
+#define TEXT_MAX_BYTES (4UL * 1024 * 1024)
 
 int proof_file(struct findings *f, struct rootfs *root, const char *id, const char *path,
-	       const char *text, struct error *err)
+               const char *text, struct error *err)
 {
 	static const char cure[] = "build the image again; nothing may change the file after us";
 	CLEANUP_FREE void *found = NULL;
@@ -23,7 +23,8 @@ int proof_file(struct findings *f, struct rootfs *root, const char *id, const ch
 	if (there < 0)
 		return -1;
 	if (there == 0 || !S_ISREG(st.mode)) {
-		finding_bad(f, id, cure, "'%s' is %s", path, there ? "not a regular file" : "missing");
+		finding_bad(f, id, cure, "'%s' is %s", path,
+		            there ? "not a regular file" : "missing");
 		return 0;
 	}
 	if (rootfs_read(root, path, TEXT_MAX_BYTES, &found, &size, err) < 0)
@@ -32,14 +33,14 @@ int proof_file(struct findings *f, struct rootfs *root, const char *id, const ch
 		finding_bad(f, id, cure, "'%s' differs from what was written", path);
 	else if ((st.mode & 0444) != 0444)
 		finding_bad(f, id, cure, "'%s' is not readable for all (mode %04o)", path,
-			    st.mode & 07777);
+		            st.mode & 07777);
 	else
 		finding_ok(f, id, "'%s' stands as it was written", path);
 	return 0;
 }
 
 int proof_modules(struct findings *f, const struct modules *m, const char *where,
-		  const struct strv *blocked, struct error *err)
+                  const struct strv *blocked, struct error *err)
 {
 	static const char cure[] = "see what else in modprobe.d names the module, and build again";
 	CLEANUP_STRV struct strv loadable = {0};
@@ -51,8 +52,8 @@ int proof_modules(struct findings *f, const struct modules *m, const char *where
 	names = strv_join(&loadable, ", ");
 	if (loadable.count) {
 		finding_bad(f, "modules.alias", cure,
-			    "kernel %s, %s: an NVIDIA display device would load %s", m->kver, where,
-			    names);
+		            "kernel %s, %s: an NVIDIA display device would load %s", m->kver, where,
+		            names);
 		clean = false;
 	}
 	for (size_t i = 0; i < blocked->count; i++) {
@@ -63,12 +64,12 @@ int proof_modules(struct findings *f, const struct modules *m, const char *where
 		if (loads == 0)
 			continue;
 		finding_bad(f, "modules.name", cure, "kernel %s, %s: 'modprobe %s' would load it",
-			    m->kver, where, blocked->items[i]);
+		            m->kver, where, blocked->items[i]);
 		clean = false;
 	}
 	if (clean)
 		finding_ok(f, "modules.blocked", "kernel %s, %s: nothing can claim an NVIDIA card",
-			   m->kver, where);
+		           m->kver, where);
 	return 0;
 }
 
@@ -78,8 +79,7 @@ static bool keep_members(void *opaque, const char *path, uint64_t size_bytes)
 	return modules_keep(opaque, path, size_bytes);
 }
 
-static int read_initramfs(struct initramfs *ret, const struct proof_initramfs *p,
-			  struct error *err)
+static int read_initramfs(struct initramfs *ret, const struct proof_initramfs *p, struct error *err)
 {
 	CLEANUP_FREE char *copy = str_format("%s/image", p->scratch);
 	CLEANUP_CLOSE int fd = open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -95,7 +95,7 @@ static int read_initramfs(struct initramfs *ret, const struct proof_initramfs *p
 }
 
 static void check_block(struct findings *f, const struct proof_initramfs *p,
-			const struct initramfs *i)
+                        const struct initramfs *i)
 {
 	static const char cure[] = "rebuild this kernel's initramfs";
 	const struct initramfs_member *m = initramfs_find(i, p->block_path + 1);
@@ -103,13 +103,13 @@ static void check_block(struct findings *f, const struct proof_initramfs *p,
 
 	if (!m)
 		finding_bad(f, "initramfs.block", cure, "'%s': does not hold '%s'",
-			    p->kernel->initramfs, p->block_path);
+		            p->kernel->initramfs, p->block_path);
 	else if (!m->data || m->size_bytes != size || memcmp(m->data, p->block_text, size) != 0)
 		finding_bad(f, "initramfs.block", cure, "'%s': its '%s' differs from the image's",
-			    p->kernel->initramfs, p->block_path);
+		            p->kernel->initramfs, p->block_path);
 	else
 		finding_ok(f, "initramfs.block", "'%s': holds '%s' byte for byte",
-			   p->kernel->initramfs, p->block_path);
+		           p->kernel->initramfs, p->block_path);
 }
 
 static const char *root_module(const struct guest *guest)
@@ -120,27 +120,27 @@ static const char *root_module(const struct guest *guest)
 }
 
 static void check_driver(struct findings *f, const struct proof_initramfs *p,
-			 const struct initramfs *i, const struct modules *world, const char *name)
+                         const struct initramfs *i, const struct modules *world, const char *name)
 {
 	bool builtin = false;
 
 	if (initramfs_find_module(i, name))
 		finding_ok(f, "initramfs.driver", "'%s': has '%s'", p->kernel->initramfs, name);
 	else if (modules_have(world, name, &builtin) && builtin)
-		finding_ok(f, "initramfs.driver", "kernel %s: has '%s' built in", p->kernel->version,
-			   name);
+		finding_ok(f, "initramfs.driver", "kernel %s: has '%s' built in",
+		           p->kernel->version, name);
 	else if (!modules_have(world, name, &builtin))
 		finding_note(f, "initramfs.driver", "kernel %s: has no '%s' at all",
-			     p->kernel->version, name);
+		             p->kernel->version, name);
 	else
 		finding_bad(f, "initramfs.driver", "set MODULES=most in the image's initramfs.conf",
-			    "'%s': lacks '%s': the image does not find its root disk everywhere",
-			    p->kernel->initramfs, name);
+		            "'%s': lacks '%s': the image does not find its root disk everywhere",
+		            p->kernel->initramfs, name);
 }
 
 /* The initramfs was made for this kernel and no other (the appliance's, the build host's). */
 static void check_version(struct findings *f, const struct proof_initramfs *p,
-			  const struct initramfs *i)
+                          const struct initramfs *i)
 {
 	CLEANUP_STRV struct strv others = {0};
 	bool own = false;
@@ -165,16 +165,16 @@ static void check_version(struct findings *f, const struct proof_initramfs *p,
 	}
 	for (size_t n = 0; n < others.count; n++)
 		finding_bad(f, "initramfs.version", "rebuild it for its own kernel version",
-			    "'%s': holds modules of another kernel, '%s'", p->kernel->initramfs,
-			    others.items[n]);
+		            "'%s': holds modules of another kernel, '%s'", p->kernel->initramfs,
+		            others.items[n]);
 	if (!own)
 		finding_bad(f, "initramfs.version", "rebuild it for its own kernel version",
-			    "'%s': holds no modules of kernel %s", p->kernel->initramfs,
-			    p->kernel->version);
+		            "'%s': holds no modules of kernel %s", p->kernel->initramfs,
+		            p->kernel->version);
 }
 
 static void check_size(struct findings *f, const struct proof_initramfs *p,
-		       const struct initramfs *i)
+                       const struct initramfs *i)
 {
 	static const char *const gpu[] = {"nouveau", "nova_core", "nvidia", "nvidia_drm", "amdgpu"};
 	CLEANUP_FREE char *after = str_size(p->kernel->initramfs_bytes);
@@ -182,20 +182,21 @@ static void check_size(struct findings *f, const struct proof_initramfs *p,
 
 	if (p->bytes_before)
 		finding_ok(f, "initramfs.size", "'%s': %s, was %s", p->kernel->initramfs, after,
-			   before);
+		           before);
 	else
 		finding_note(f, "initramfs.size", "'%s': %s, there was none before",
-			     p->kernel->initramfs, after);
+		             p->kernel->initramfs, after);
 	for (size_t n = 0; n < sizeof(gpu) / sizeof(gpu[0]); n++)
 		if (initramfs_find_module(i, gpu[n]))
-			finding_bad(f, "initramfs.gpu-module",
-				    "take it out of /etc/initramfs-tools/modules and of hooks",
-				    "'%s': carries the GPU module '%s', which fills /boot and loads early",
-				    p->kernel->initramfs, gpu[n]);
+			finding_bad(
+				f, "initramfs.gpu-module",
+				"take it out of /etc/initramfs-tools/modules and of hooks",
+				"'%s': carries the GPU module '%s', which fills /boot and loads early",
+				p->kernel->initramfs, gpu[n]);
 }
 
 static int check_drivers(struct findings *f, const struct proof_initramfs *p,
-			 const struct initramfs *i, struct error *err)
+                         const struct initramfs *i, struct error *err)
 {
 	const char *const names[] = {"virtio_blk", "virtio_scsi", "nvme", root_module(p->guest)};
 	CLEANUP_FREE char *scratch = str_format("%s/root", p->scratch);
@@ -220,13 +221,13 @@ int proof_initramfs(struct findings *f, const struct proof_initramfs *p, struct 
 
 	if (!p->kernel->has_initramfs) {
 		finding_bad(f, "initramfs.present", "run the initramfs stage",
-			    "kernel %s has no initramfs: '%s' is missing", p->kernel->version,
-			    p->kernel->initramfs);
+		            "kernel %s has no initramfs: '%s' is missing", p->kernel->version,
+		            p->kernel->initramfs);
 		return 0;
 	}
 	if (read_initramfs(&i, p, &damaged) < 0) {
 		finding_bad(f, "initramfs.whole", "rebuild this kernel's initramfs", "%s",
-			    damaged.message);
+		            damaged.message);
 		return 0;
 	}
 	check_block(f, p, &i);

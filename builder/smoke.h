@@ -20,13 +20,14 @@ struct smoke {
 	const struct strv *params; /* expected in /proc/cmdline */
 	bool kvm;
 	const char *work_dir, *data_dir;
-	const char *console_prefix; /* "<prefix>.<firmware>.<role>.log" keep the consoles; or NULL */
+	const char
+		*console_prefix; /* "<prefix>.<firmware>.<role>.log" keep the consoles; or NULL */
 	struct log *log;
 };
 
 /* The worst verdict over all firmwares; *ret_report is the JSON for manifest and --json. */
 int smoke_run(const struct smoke *s, enum verdict *ret_verdict, json_t **ret_report,
-	      struct error *err);
+              struct error *err);
 /* For people: one line for each firmware, with the BAR's address before and after. */
 void smoke_print(const json_t *report, struct log *log);
 

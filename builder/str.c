@@ -150,11 +150,11 @@ char *str_size(uint64_t bytes)
 static size_t utf8_length(const unsigned char *s)
 {
 	size_t want = s[0] < 0x80   ? 1
-		      : s[0] < 0xc2 ? 0
-		      : s[0] < 0xe0 ? 2
-		      : s[0] < 0xf0 ? 3
-		      : s[0] < 0xf5 ? 4
-				    : 0;
+	              : s[0] < 0xc2 ? 0
+	              : s[0] < 0xe0 ? 2
+	              : s[0] < 0xf0 ? 3
+	              : s[0] < 0xf5 ? 4
+	                            : 0;
 
 	for (size_t i = 1; i < want; i++)
 		if ((s[i] & 0xc0) != 0x80)

@@ -12,7 +12,7 @@
 #define GENERATOR          "/usr/sbin/grub-mkconfig"
 #define NEW_CFG            BOOTCHAIN_GRUB_CFG ".gpuimg-new"
 #define GENERATE_TIMEOUT_S 600
-#define CFG_MAX_BYTES      (4 * 1024 * 1024)
+#define CFG_MAX_BYTES      (4UL * 1024 * 1024)
 
 static int bootloader_check(struct build *b, struct error *err)
 {
@@ -29,12 +29,13 @@ static int check_new(struct build *b, struct error *err)
 
 	if (!rootfs_exists(b->root, NEW_CFG))
 		return error_set(err, "'%s' ended with exit code 0 without having written '%s'",
-				 GENERATOR, NEW_CFG);
+		                 GENERATOR, NEW_CFG);
 	if (rootfs_read(b->root, NEW_CFG, CFG_MAX_BYTES, &text, NULL, err) < 0 ||
 	    grubcfg_parse(&config, text, NEW_CFG, err) < 0)
 		return -1;
 	if (config.count == 0)
-		return error_set(err, "'%s' wrote no boot entry at all into '%s'", GENERATOR, NEW_CFG);
+		return error_set(err, "'%s' wrote no boot entry at all into '%s'", GENERATOR,
+		                 NEW_CFG);
 	return 0;
 }
 

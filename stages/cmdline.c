@@ -69,18 +69,21 @@ static void default_params(struct build *b)
  * of pci=nocrs and pci=use_crs the kernel takes nocrs in either order.
  */
 static int check_conflict(struct build *b, const struct grub_entry *e, const struct strv *args,
-			  const char *param, struct error *err)
+                          const char *param, struct error *err)
 {
 	CLEANUP_FREE char *against = cmdline_contradiction(args, param);
 
 	if (!against)
 		return 0;
 	if (strcmp(param, "pci=nocrs") == 0) {
-		log_warn(b->log, "entry '%s' of the base has '%s', which says the opposite of '%s'; ours "
-				 "wins", e->title, against, param);
+		log_warn(b->log,
+		         "entry '%s' of the base has '%s', which says the opposite of '%s'; ours "
+		         "wins",
+		         e->title, against, param);
 		return 0;
 	}
-	error_set(err, "entry '%s' of the base has '%s', which cancels '%s'", e->title, against, param);
+	error_set(err, "entry '%s' of the base has '%s', which cancels '%s'", e->title, against,
+	          param);
 	error_hint(err, "pass --cmdline-remove=%s, or leave ours out (--no-realloc)", against);
 	return error_code(err, EXIT_INPUT);
 }
@@ -94,7 +97,7 @@ static int check_conflicts(struct build *b, struct error *err)
 
 		strv_add_all(&args, &e->args);
 		cmdline_apply(&args,
-			      &(const struct cmdline_edit){.remove = b->options->cmdline.remove});
+		              &(const struct cmdline_edit){.remove = b->options->cmdline.remove});
 		for (size_t j = 0; j < b->params.count; j++)
 			if (check_conflict(b, e, &args, b->params.items[j], err) < 0)
 				return -1;
@@ -169,11 +172,11 @@ static int cmdline_verify(struct build *b, struct error *err)
 
 		strv_addf(&params, "module_blacklist=%s", names);
 	}
-	if (proof_file(&b->findings, b->result_root, "cmdline.dropin", b->dropin_path, b->dropin_text,
-		       err) < 0)
+	if (proof_file(&b->findings, b->result_root, "cmdline.dropin", b->dropin_path,
+	               b->dropin_text, err) < 0)
 		return -1;
 	return proof_entries(&b->findings, b->result_root, b->result_guest, &b->before, &params,
-			     &b->options->cmdline.remove, err);
+	                     &b->options->cmdline.remove, err);
 }
 
 const struct stage stage_cmdline = {

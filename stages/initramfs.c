@@ -15,11 +15,11 @@
 #include "builder/proof.h"
 #include "stages/stages.h"
 
-#define GENERATOR         "/usr/sbin/mkinitramfs"
-#define MARGIN_BYTES      (8u * 1024 * 1024)
-#define ESTIMATE_BYTES    (64u * 1024 * 1024) /* for a first initramfs, if no other tells */
+#define GENERATOR          "/usr/sbin/mkinitramfs"
+#define MARGIN_BYTES       (8UL * 1024 * 1024)
+#define ESTIMATE_BYTES     (64UL * 1024 * 1024) /* for a first initramfs, if no other tells */
 #define GENERATE_TIMEOUT_S 3600
-#define WORKERS           2
+#define WORKERS            2
 
 /*
  * The generator writes the new file beside the old one: free space for the largest that may
@@ -49,9 +49,11 @@ static int check_space(struct rootfs *root, uint64_t needed, struct error *err)
 		CLEANUP_FREE char *have = str_size(free_bytes);
 		CLEANUP_FREE char *need = str_size(needed);
 
-		error_set(err, "the image's /boot is too full for a new initramfs: %s free, %s needed",
-			  have, need);
-		error_hint(err, "remove an old kernel from the base, or use one with a larger /boot");
+		error_set(err,
+		          "the image's /boot is too full for a new initramfs: %s free, %s needed",
+		          have, need);
+		error_hint(err,
+		           "remove an old kernel from the base, or use one with a larger /boot");
 		return error_code(err, EXIT_INPUT);
 	}
 	return 0;
@@ -95,11 +97,11 @@ static int generate(struct job *job, const char *made, struct error *err)
 	case 1:
 		if (S_ISREG(st.mode) && st.size_bytes > 0)
 			return 0;
-		return error_set(err, "'%s' ended with exit code 0, but made no proper '%s'", GENERATOR,
-				 made);
+		return error_set(err, "'%s' ended with exit code 0, but made no proper '%s'",
+		                 GENERATOR, made);
 	case 0:
 		return error_set(err, "'%s' ended with exit code 0 without having written '%s'",
-				 GENERATOR, made);
+		                 GENERATOR, made);
 	}
 	return -1;
 }
@@ -137,7 +139,8 @@ static int run_jobs(struct build *b, struct job *jobs, size_t count)
 		bool started[WORKERS] = {false};
 
 		for (size_t j = 1; j < n; j++)
-			started[j] = pthread_create(&threads[j], NULL, job_thread, &jobs[i + j]) == 0;
+			started[j] =
+				pthread_create(&threads[j], NULL, job_thread, &jobs[i + j]) == 0;
 		job_thread(&jobs[i]);
 		for (size_t j = 1; j < n; j++) {
 			if (started[j])

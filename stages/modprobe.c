@@ -35,7 +35,7 @@ static bool is_module_name(const char *name)
 {
 	return *name && strlen(name) < 64 &&
 	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
-		       strlen(name);
+	               strlen(name);
 }
 
 static int add_claimants(struct build *b, const char *kver, struct error *err)
@@ -56,15 +56,17 @@ static int add_claimants(struct build *b, const char *kver, struct error *err)
 		if (modules_is_nvidia_driver(name) || strv_has(&b->blocked, name) ||
 		    !is_module_name(name))
 			continue;
-		log_note(b->log, "kernel %s: module '%s' claims NVIDIA display devices: blocked too",
-			 kver, name);
+		log_note(b->log,
+		         "kernel %s: module '%s' claims NVIDIA display devices: blocked too", kver,
+		         name);
 		strv_add(&b->blocked, name);
 	}
 	for (size_t i = 0; i < builtin.count; i++)
-		log_warn(b->log,
-			 "kernel %s: '%s' claims NVIDIA display devices and is built into the kernel: no "
-			 "modprobe.d file can block it",
-			 kver, builtin.items[i]);
+		log_warn(
+			b->log,
+			"kernel %s: '%s' claims NVIDIA display devices and is built into the kernel: no "
+			"modprobe.d file can block it",
+			kver, builtin.items[i]);
 	return 0;
 }
 
@@ -86,15 +88,16 @@ static int modprobe_check(struct build *b, struct error *err)
 			return -1;
 	for (size_t i = shipped; i < b->blocked.count; i++) {
 		const char *name = b->blocked.items[i];
-		char *more = str_format("%sblacklist %s\ninstall %s /bin/false\n", extra, name, name);
+		char *more =
+			str_format("%sblacklist %s\ninstall %s /bin/false\n", extra, name, name);
 
 		free(extra);
 		extra = more;
 	}
 	b->block_path = BLOCK_PATH;
-	b->block_text = str_format("%s%s%s", text,
-				   *extra ? "# Found in this image's modules.alias, or asked for:\n" : "",
-				   extra);
+	b->block_text = str_format(
+		"%s%s%s", text,
+		*extra ? "# Found in this image's modules.alias, or asked for:\n" : "", extra);
 	return 0;
 }
 
@@ -117,8 +120,8 @@ static int verify_kernel(struct build *b, const char *kver, struct error *err)
 
 static int modprobe_verify(struct build *b, struct error *err)
 {
-	if (proof_file(&b->findings, b->result_root, "modprobe.file", BLOCK_PATH, b->block_text, err) <
-	    0)
+	if (proof_file(&b->findings, b->result_root, "modprobe.file", BLOCK_PATH, b->block_text,
+	               err) < 0)
 		return -1;
 	for (size_t i = 0; i < b->result_guest->kernel_count; i++)
 		if (verify_kernel(b, b->result_guest->kernels[i].version, err) < 0)

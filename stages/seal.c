@@ -22,11 +22,7 @@ static const char *const emptied[] = {
 	"/var/lib/apt/lists",      /* package lists, outdated on the first day */
 	"/var/cache/apt/archives", /* downloaded packages */
 	"/var/lib/dhcp",           /* leases of the build */
-	"/var/lib/NetworkManager",
-	"/var/log/journal",
-	"/var/tmp",
-	"/tmp",
-	NULL,
+	"/var/lib/NetworkManager", "/var/log/journal", "/var/tmp", "/tmp", NULL,
 };
 
 /* Single files of one machine's life. */
@@ -53,7 +49,7 @@ static int empty_dir(struct rootfs *root, const char *dir, struct error *err)
 
 		/* apt wants it there, and refuses to work without. */
 		if (strcmp(names.items[i], "partial") == 0 ? empty_dir(root, path, err) < 0
-							   : rootfs_remove(root, path, err) < 0)
+		                                           : rootfs_remove(root, path, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -73,7 +69,7 @@ static int remove_logs(struct rootfs *root, const char *dir, int depth, struct e
 		if (rootfs_lstat(root, path, &st, err) != 1)
 			return -1;
 		if (S_ISDIR(st.mode) ? remove_logs(root, path, depth + 1, err) < 0
-				     : S_ISREG(st.mode) && rootfs_remove(root, path, err) < 0)
+		                     : S_ISREG(st.mode) && rootfs_remove(root, path, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -81,7 +77,7 @@ static int remove_logs(struct rootfs *root, const char *dir, int depth, struct e
 
 /* Names in a directory that begin so and end so. */
 static int remove_matching(struct rootfs *root, const char *dir, const char *prefix,
-			   struct error *err)
+                           struct error *err)
 {
 	CLEANUP_STRV struct strv names = {0};
 
@@ -134,10 +130,11 @@ static int verify_empty(struct build *b, const char *dir, struct error *err)
 		return -1;
 	for (size_t i = 0; i < names.count; i++)
 		left += strcmp(names.items[i], "partial") != 0 &&
-			strcmp(names.items[i], "lost+found") != 0;
+		        strcmp(names.items[i], "lost+found") != 0;
 	if (left)
 		finding_bad(&b->findings, "seal.state", "rebuild with the seal stage",
-			    "'%s' still holds %zu entries, '%s' among them", dir, left, names.items[0]);
+		            "'%s' still holds %zu entries, '%s' among them", dir, left,
+		            names.items[0]);
 	else
 		finding_ok(&b->findings, "seal.state", "'%s' is empty", dir);
 	return 0;
@@ -152,7 +149,8 @@ static int verify_host_keys(struct build *b, struct error *err)
 	for (size_t i = 0; i < names.count; i++)
 		if (str_starts(names.items[i], "ssh_host_"))
 			finding_bad(&b->findings, "seal.host-keys", "rebuild with the seal stage",
-				    "'/etc/ssh/%s' is there: all nodes would share it", names.items[i]);
+			            "'/etc/ssh/%s' is there: all nodes would share it",
+			            names.items[i]);
 	finding_ok(&b->findings, "seal.host-keys", "host keys looked for in '/etc/ssh'");
 	return 0;
 }
@@ -168,14 +166,14 @@ static int verify_machine_id(struct build *b, struct error *err)
 		finding_ok(&b->findings, "seal.machine-id", "'" MACHINE_ID "' is empty");
 	else
 		finding_bad(&b->findings, "seal.machine-id", "empty the file, do not remove it",
-			    "'" MACHINE_ID "' is %s: nodes would share one identity",
-			    there ? "not empty" : "missing");
+		            "'" MACHINE_ID "' is %s: nodes would share one identity",
+		            there ? "not empty" : "missing");
 	there = rootfs_lstat(b->result_root, DBUS_MACHINE_ID, &st, err);
 	if (there < 0)
 		return -1;
 	if (there == 1 && S_ISREG(st.mode))
 		finding_bad(&b->findings, "seal.machine-id", "remove it",
-			    "'" DBUS_MACHINE_ID "' is a copy of its own");
+		            "'" DBUS_MACHINE_ID "' is a copy of its own");
 	return 0;
 }
 

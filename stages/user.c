@@ -14,7 +14,7 @@
 #include "stages/stages.h"
 
 #define SCRIPT_DIR       "/var/tmp/gpuimg-run"
-#define UPLOAD_MAX_BYTES (256u * 1024 * 1024)
+#define UPLOAD_MAX_BYTES (256UL * 1024 * 1024)
 #define SCRIPT_TIMEOUT_S 3600
 
 /* "SRC:DST" in two; DST is absolute. */
@@ -24,7 +24,8 @@ static int split_upload(const char *upload, char **ret_from, char **ret_to, stru
 
 	if (!colon || colon == upload || colon[1] != '/') {
 		error_set(err, "cannot upload '%s': not of the form SRC:/DST", upload);
-		error_hint(err, "give a file of this host, a colon, and an absolute path of the image");
+		error_hint(err,
+		           "give a file of this host, a colon, and an absolute path of the image");
 		return error_code(err, EXIT_USAGE);
 	}
 	*ret_from = mem_copy(upload, (size_t)(colon - upload));
@@ -33,7 +34,7 @@ static int split_upload(const char *upload, char **ret_from, char **ret_to, stru
 }
 
 static int read_host_file(const char *path, void **ret, size_t *ret_size, mode_t *ret_mode,
-			  struct error *err)
+                          struct error *err)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	CLEANUP_FREE char *data = NULL;
@@ -44,9 +45,9 @@ static int read_host_file(const char *path, void **ret, size_t *ret_size, mode_t
 		return error_errno(err, errno, "cannot read '%s'", path);
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, "cannot read '%s': not a regular file", path);
-	if (st.st_size > UPLOAD_MAX_BYTES)
-		return error_set(err, "cannot read '%s': larger than %u MiB", path,
-				 UPLOAD_MAX_BYTES >> 20);
+	if ((uint64_t)st.st_size > UPLOAD_MAX_BYTES)
+		return error_set(err, "cannot read '%s': larger than %lu MiB", path,
+		                 UPLOAD_MAX_BYTES >> 20);
 	data = mem_alloc((size_t)st.st_size + 1);
 	while (size < (size_t)st.st_size) {
 		ssize_t n = read(fd, data + size, (size_t)st.st_size - size);
@@ -144,7 +145,7 @@ static int run_script(struct build *b, const char *path, struct error *err)
 	if (result < 0) {
 		error_prefix(err, "script '%s'", path);
 		error_hint(err, "it runs as root inside the image%s",
-			   b->options->network ? "" : ", without network (see --network)");
+		           b->options->network ? "" : ", without network (see --network)");
 	}
 	if (rootfs_remove(b->root, SCRIPT_DIR, result < 0 ? &ignored : err) < 0)
 		return -1;

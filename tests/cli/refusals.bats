@@ -204,7 +204,7 @@ altered() {
 
 @test "case 17: a /boot too full for a new initramfs is told before anything changes" {
 	refused "$(altered full <<-'END'
-		dd if=/dev/urandom of="$1/boot/ballast" bs=1M count=95 status=none
+		dd if=/dev/urandom of="$1/boot/ballast" bs=1M count=100 status=none
 		dd if=/dev/urandom of="$1/boot/initrd.img-6.1.0-phony" bs=1M count=10 status=none
 	END
 	)" "too full for a new initramfs" "free" "needed"

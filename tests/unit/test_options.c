@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options; run from the root of the source tree (profiles/ is read). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "builder/options.h"
+#include "tap.h"
+
+struct parsed {
+	struct options o;
+	struct error err;
+	int result;
+};
+
+static void parsed_free(struct parsed *p)
+{
+	options_free(&p->o);
+	error_free(&p->err);
+}
+#define CLEANUP_PARSED __attribute__((cleanup(parsed_free)))
+
+/* The words of 'line', parsed as the arguments of 'command'. */
+static struct parsed parse(const char *command, const char *line)
+{
+	struct parsed p = {.err = ERROR_INIT};
+	CLEANUP_STRV struct strv argv = {0};
+	CLEANUP_STRV struct strv words = strv_split(line, " ");
+
+	strv_add(&argv, command);
+	strv_add_all(&argv, &words);
+	p.result = options_parse(&p.o, command, (int)argv.count, argv.items, &p.err);
+	return p;
+}
+
+static void test_defaults(void)
+{
+	CLEANUP_PARSED struct parsed p = parse("build", "dir/ubuntu-24.04.qcow2");
+
+	check(p.result == 0, "an image alone is enough");
+	check_str(p.o.output, "dist/ubuntu-24.04-gpu.qcow2",
+	          "the artifact is named after the base");
+	check_str(p.o.profile, "gpu-base", "the profile is gpu-base");
+	check(p.o.nocrs && p.o.realloc && p.o.module_blacklist && p.o.boot_test,
+	      "everything that protects is on");
+	check(p.o.bar_bytes == 32ull << 30, "the BAR is 32 GiB");
+	check(strv_has(&p.o.stages, "modprobe") && strv_has(&p.o.stages, "seal"),
+	      "the profile says which stages run");
+}
+
+static void test_urls(void)
+{
+	CLEANUP_PARSED struct parsed bare = parse("build", "https://h/x.img?token=1");
+	CLEANUP_PARSED struct parsed sums =
+		parse("build", "https://h/a/x.img?token=1 --base-sums=https://h/SHA256SUMS");
+	CLEANUP_PARSED struct parsed local = parse("build", "x.img --base-sums=https://h/S");
+
+	check(bare.result < 0 && bare.err.code == EXIT_USAGE, "a URL needs a checksum");
+	check(sums.result == 0, "a URL with sums is taken");
+	check_str(sums.o.output, "dist/x-gpu.qcow2", "a query is no part of a name");
+	check(local.result < 0, "sums without a URL are refused");
+}
+
+static void test_lists(void)
+{
+	CLEANUP_PARSED struct parsed p =
+		parse("build", "--cmdline-add=a=1 --cmdline-add b x.qcow2 --no-nocrs --block=foo");
+
+	check(p.result == 0 && p.o.cmdline.add.count == 2, "lists add up, each once");
+	check(!p.o.nocrs && p.o.realloc, "--no-nocrs leaves realloc alone");
+	check(strv_has(&p.o.block, "foo"), "a module to block");
+}
+
+static void test_firmware(void)
+{
+	CLEANUP_PARSED struct parsed both = parse("boot", "--firmware=both x");
+	CLEANUP_PARSED struct parsed last = parse("boot", "--firmware=both --firmware=uefi x");
+
+	check(both.o.firmware.count == 2, "both is BIOS and UEFI");
+	check(last.o.firmware.count == 1 && strv_has(&last.o.firmware, "uefi"),
+	      "the last one wins");
+}
+
+static void test_refused(void)
+{
+	static const char *const lines[] = {
+		"--nonsense x",
+		"--timeout=0 x",
+		"--timeout=abc x",
+		"--bar-size=3G x",
+		"--bar-size=1T x",
+		"--exec=vm x",
+		"--compression=xz x",
+		"--cmdline-add=a;b x",
+		"--cmdline-add=$x x",
+		"--block=../evil x",
+		"a b",
+		"--profile=../x x",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		CLEANUP_PARSED struct parsed p = parse("build", lines[i]);
+
+		check(p.result < 0 && p.err.code == EXIT_USAGE && p.err.message,
+		      "'%s' is a usage error", lines[i]);
+	}
+}
+
+static void write_text(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	if (file) {
+		fputs(text, file);
+		fclose(file);
+	}
+}
+
+static void test_yaml(void)
+{
+	char path[] = "/tmp/gpuimg-options.XXXXXX";
+	CLEANUP_CLOSE int fd = mkstemp(path);
+	CLEANUP_FREE char *line = str_format("-c %s --cmdline-add=c=3 --no-realloc", path);
+
+	write_text(path, "base: from-yaml.qcow2\nnocrs: false\nboot-test: false\n"
+	                 "cmdline-add: [a=1, b=2]\nfirmware: both\nbar-size: 64G\ntimeout: 90\n"
+	                 "exec: sandbox\nwork-dir: /somewhere\n");
+	CLEANUP_PARSED struct parsed p = parse("build", line);
+
+	check(p.result == 0, "image.yaml is read");
+	check_str(p.o.base, "from-yaml.qcow2", "the base stands in it");
+	check(!p.o.nocrs && !p.o.boot_test && !p.o.realloc, "what it switches off, and argv");
+	check(p.o.cmdline.add.count == 3, "lists of both add up");
+	check(p.o.bar_bytes == 64ull << 30 && p.o.timeout_s == 90 && p.o.exec == EXEC_SANDBOX,
+	      "sizes, numbers and words are read");
+	check_str(p.o.work_dir, "/somewhere", "a directory is read");
+	CLEANUP_FREE char *over = str_format("-c %s other.qcow2 --bar-size=16G", path);
+	CLEANUP_PARSED struct parsed q = parse("build", over);
+
+	check_str(q.o.base, "other.qcow2", "the command line's base wins");
+	check(q.o.bar_bytes == 16ull << 30, "the command line's value wins");
+	unlink(path);
+}
+
+int main(void)
+{
+	setenv("GPUIMG_DATA_DIR", ".", 1);
+	test_defaults();
+	test_urls();
+	test_lists();
+	test_firmware();
+	test_refused();
+	test_yaml();
+	return tap_done();
+}
