@@ -103,6 +103,9 @@ static void report(const struct build *b, const struct names *n)
 	log_note(b->log, "image     %s", n->artifact);
 	log_note(b->log, "manifest  %s", n->manifest);
 	log_note(b->log, "log       %s", n->log);
+	log_note(b->log,
+	         "next: upload the image where your GPU pools run; its boot types are in the "
+	         "manifest. On a node, 'cat /proc/cmdline' and 'lsmod' show what was done");
 	if (!b->options->json)
 		puts(n->artifact);
 }

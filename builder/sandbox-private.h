@@ -37,8 +37,8 @@ int sandbox_userns_new(int *ret_fd, struct error *err);
  * process of a process namespace that ends with the process 'parent'. */
 struct sandbox_entry {
 	int userns_fd;
-	/* The tree, or NULL: bound to SANDBOX_TREE_POINT in a mount namespace of the child's own, so
-	 * that the shifted ids need not pass through the directories above it. */
+	/* The tree, or NULL: bound to SANDBOX_TREE_POINT in a mount namespace of the child's own,
+	 * so that the shifted ids need not pass through the directories above it. */
 	const char *tree_dir;
 	pid_t parent;
 	int pid_fd; /* the host's id of that first process is written here, a pid_t; or -1 */

@@ -86,7 +86,8 @@ static void finish_base(struct runner *image, struct runner *base)
 {
 	if (image->result < 0 || base->result < 0 || image->facts.failed_units.count == 0)
 		return;
-	log_note(base->options.log, "units failed in the image: boots the base to its end, to compare");
+	log_note(base->options.log,
+	         "units failed in the image: boots the base to its end, to compare");
 	base->options.early_only = false;
 	run_again(base);
 }
