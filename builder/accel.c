@@ -90,6 +90,8 @@ int accel_host_kernel(char **ret_path, struct error *err)
 	CLEANUP_FREE char *unreadable = NULL;
 
 	if (named && *named) {
+		if (access(named, R_OK) < 0 && errno == EACCES)
+			return no_kernel(err, named);
 		if (access(named, R_OK) < 0) {
 			error_errno(err, errno, "cannot read the kernel '%s' (SUPERMIN_KERNEL)",
 			            named);

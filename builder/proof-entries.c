@@ -59,8 +59,39 @@ static bool is_merged(const char *arg)
 	return str_starts(arg, "module_blacklist=") || str_starts(arg, "modprobe.blacklist=");
 }
 
-static void check_kept(struct findings *f, const struct grub_entry *e, const struct grub_entry *was,
-                       const struct strv *removed)
+/* "root=" naming the image's own root file system in a way that holds on every machine. */
+static bool names_root(const struct guest *guest, const char *arg)
+{
+	const struct volume *v = guest->mounts[0].volume;
+	const struct {
+		const char *prefix, *value;
+	} forms[] = {{"root=UUID=", v->uuid},
+	             {"root=/dev/disk/by-uuid/", v->uuid},
+	             {"root=PARTUUID=", v->partuuid},
+	             {"root=/dev/disk/by-partuuid/", v->partuuid},
+	             {"root=LABEL=", v->label}};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (forms[i].value && str_starts(arg, forms[i].prefix) &&
+		    strcasecmp(arg + strlen(forms[i].prefix), forms[i].value) == 0)
+			return true;
+	return false;
+}
+
+/* GRUB writes root= in another form where a kernel got its first initramfs: by UUID, since
+ * the kernel alone cannot find a file system by that. */
+static bool has_same_root(const struct guest *guest, const struct grub_entry *e, const char *was)
+{
+	if (!names_root(guest, was))
+		return false;
+	for (size_t i = 0; i < e->args.count; i++)
+		if (names_root(guest, e->args.items[i]))
+			return true;
+	return false;
+}
+
+static void check_kept(struct findings *f, const struct guest *guest, const struct grub_entry *e,
+                       const struct grub_entry *was, const struct strv *removed)
 {
 	bool all = true;
 
@@ -68,7 +99,7 @@ static void check_kept(struct findings *f, const struct grub_entry *e, const str
 		const char *arg = was->args.items[i];
 
 		if (strv_has(&e->args, arg) || is_merged(arg) || is_removed(arg, removed) ||
-		    *arg == '$')
+		    *arg == '$' || has_same_root(guest, e, arg))
 			continue;
 		finding_bad(f, "cmdline.kept", PARAM_CURE,
 		            "entry '%s' (line %d): lost '%s', which the base had", e->title,
@@ -137,7 +168,7 @@ int proof_entries(struct findings *f, struct rootfs *root, const struct guest *g
 		check_params(f, e, params);
 		check_entry(f, root, guest, e);
 		if (was)
-			check_kept(f, e, was, removed);
+			check_kept(f, guest, e, was, removed);
 	}
 	check_coverage(f, guest, &chain);
 	bootchain_free(&chain);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What: makes a small real Debian cloud image (GPT, BIOS and UEFI) from a package mirror.
 # Why:  a build and its tests need a base on any machine: no KVM, appliance, loop device or mount.
-# How:  mmdebstrap makes a root tar; the guest's own GRUB writes its files; mke2fs -d fills the disk.
+# How:  mmdebstrap makes a root tar, the guest's own GRUB its boot files, mke2fs -d the disk.
 # shellcheck disable=SC2034,SC2154 # options and state are shared with the parts in make-base/
 set -euo pipefail
 
@@ -162,7 +162,8 @@ check_options()
 	[ -z "$output" ] || [ -d "$(dirname "$output")" ] ||
 		die 2 "the directory of output '$output' does not exist" "make it first"
 	[[ $suite =~ ^[a-z]*$ ]] || die 2 "bad suite '$suite'" "a Debian code name, as bookworm"
-	[[ $mirror =~ ^([a-z+]+:[^[:space:]]+)?$ ]] || die 2 "bad mirror '$mirror'" "a URI, as http://…/debian"
+	[[ $mirror =~ ^([a-z+]+:[^[:space:]]+)?$ ]] ||
+		die 2 "bad mirror '$mirror'" "a URI, as http://…/debian"
 	[[ $kernels =~ ^[a-z0-9][a-z0-9.+,-]*$ ]] ||
 		die 2 "bad kernel list '$kernels'" "package names, as linux-image-amd64,linux-image-rt-amd64"
 	[[ $extra_packages =~ ^[a-z0-9.+:,-]*$ ]] ||

@@ -40,6 +40,8 @@ setup_file() {
 	# nouveau, parameters left out, another compression, output for machines.
 	image=$(altered no-nouveau <<-'END'
 		rm "$1/lib/modules/6.1.0-phony/kernel/nouveau.ko"
+		# What the seal removes must not be in the artifact any more.
+		dd if=/dev/urandom of="$1/var/cache/apt/archives/big.deb" bs=1M count=40 status=none
 	END
 	)
 	qemu-img convert -O raw "$image" "$ODD_NAME"
@@ -58,6 +60,10 @@ setup_file() {
 	END
 	)
 	kept claimant "$image" --cmdline-remove=pci=use_crs
+
+	# /boot on a file system of its own, behind a number that no loop counts to.
+	image=$(PHONY_BOOT=16 phony boot16)
+	kept boot16 "$image"
 
 	# Everything wrong that a generator and a hook can do, so that the proof has to name it.
 	image=$(altered wrong <<-'END'
@@ -151,6 +157,20 @@ failing() {
 	expect_in "$err" "pci=use_crs"
 	jq -e '.entries | all(.cmdline | contains("use_crs") | not)' "$OUT/claimant.manifest.json"
 	jq -e '.entries | all(.cmdline | contains("pci=nocrs"))' "$OUT/claimant.manifest.json"
+}
+
+@test "free space is given back: what was removed is not in the artifact" {
+	[ "$(stat -c %s "$OUT/phony-no-nouveau.qcow2")" -gt $((40 * 1024 * 1024)) ]
+	[ "$(stat -c %s "$OUT/legal.qcow2")" -lt $((20 * 1024 * 1024)) ]
+}
+
+@test "case 13: a /boot on partition 16 gets the initramfs and the entries, the root's /boot nothing" {
+	kept_status boot16 0
+	boot=$(raw_root "$OUT/boot16.qcow2" 16)
+	guest_cat "$boot" /initrd.img-6.1.0-phony | gzip -dc | cpio -it 2>/dev/null | grep -q gpuimg-gpu-block.conf
+	expect_in "$(guest_cat "$boot" /grub/grub.cfg)" "linux	/vmlinuz-6.1.0-phony"
+	expect_in "$(guest_cat "$boot" /grub/grub.cfg)" "pci=nocrs"
+	[ -z "$(guest_ls "$(raw_root "$OUT/boot16.qcow2" 1)" /boot)" ]
 }
 
 @test "case 01: an initramfs that does not carry the block fails the proof, by name" {

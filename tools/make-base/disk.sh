@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# shellcheck shell=bash disable=SC2034,SC2154 # the parts of make-base share their state
 # What: partition table, ESP, ext4 and btrfs file systems, and the qcow2 file.
 # Why:  all of it is written by user-space tools into a plain file: no loop device, no mount.
 

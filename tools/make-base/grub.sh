@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# shellcheck shell=bash disable=SC2034,SC2154 # the parts of make-base share their state
 # What: GRUB for BIOS and UEFI without grub-install, and grub.cfg by the guest's own update-grub.
 # Why:  grub-install and grub-bios-setup want block devices, and there are none here.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# shellcheck shell=bash disable=SC2034,SC2154 # the parts of make-base share their state
 # What: this machine: tools, user namespace, sandbox, work directory, children and their end.
 # Why:  all that can be missing is told before the first minute of work, and nothing stays behind.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# shellcheck shell=bash disable=SC2034,SC2154 # the parts of make-base share their state
 # What: mirror, package list, cache keys, UUIDs, cache entries.
 # Why:  the same recipe gives the same identifiers, and no input that matters is missing in a key.
 
@@ -29,10 +29,9 @@ apt_entries()
 		/^#/ { next }
 		/^[^[:space:]]+:/ { key = tolower($1); sub(/:.*/, "", key); sub(/^[^:]*:[[:space:]]*/, "") }
 		key != "" { f[key] = f[key] (f[key] == "" ? "" : " ") $0 }
-		END { flush() }' {} +
-	find "$dir/sources.list" "$dir/sources.list.d" -name '*.list' -type f -exec \
-		sed -nE 's/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+)[[:space:]]+([^[:space:]]+).*/\2 \3/p' \
-		{} + 2>/dev/null || true
+		END { flush() }' {} + 2>/dev/null || true
+	find "$dir/sources.list" "$dir/sources.list.d" -name '*.list' -type f -exec cat {} + 2>/dev/null |
+		sed -E 's/\[[^]]*\]//' | awk '$1 == "deb" { print $2, $3 }' || true
 }
 
 # prints "URI SUITE" lines for the wanted suite: the machine's mirror serves the other suites too

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# shellcheck shell=bash disable=SC2034,SC2154 # the parts of make-base share their state
 # What: the root directory: packages by mmdebstrap, then the files of a cloud image.
 # Why:  it must look as Debian's own: DHCP by cloud-init, serial console, no identity of its own.
 
-# before the kernel is configured: the initramfs takes fsck and the root's module by this line
+# Before the kernel is configured: the hook that puts fsck into the initramfs looks at the root's
+# block device, which does not exist here, unless it is told the type.
 setup_hook()
 {
-	echo "mkdir -p \"\$1/etc\" && echo '/dev/root / $root_fs defaults 0 1' >\"\$1/etc/fstab\""
+	local conf=\$1/etc/initramfs-tools/conf.d
+
+	echo "mkdir -p \"$conf\" && echo FSTYPE=$root_fs >\"$conf/make-base\""
 }
 
 bootstrap_root()
@@ -134,15 +137,17 @@ tailor_root()
 	ln -sf ../run/systemd/resolve/stub-resolv.conf "$root/etc/resolv.conf"
 }
 
+# What the build left behind: identities that every node would share, and facts about this host.
+# The .bak is systemd-resolved's copy of the resolv.conf that mmdebstrap had taken from the host.
 scrub_root()
 {
 	: >"$root/etc/machine-id"
-	rm -f "$root"/var/lib/dbus/machine-id "$root"/etc/ssh/ssh_host_* "$root"/usr/sbin/policy-rc.d \
-		"$root"/etc/apt/apt.conf.d/99mmdebstrap "$root"/etc/dpkg/dpkg.cfg.d/99mmdebstrap \
-		"$root"/var/cache/debconf/*-old "$root"/var/lib/dpkg/*-old \
-		"$root"/var/cache/ldconfig/aux-cache "$root"/var/lib/systemd/random-seed
-	rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin \
-		"$root"/var/cache/apt/archives/*.deb "$root"/tmp/* "$root"/var/tmp/* "$root"/run/*
+	(cd "$root" && rm -rf var/lib/dbus/machine-id etc/ssh/ssh_host_* var/lib/systemd/random-seed \
+		etc/.resolv.conf.systemd-resolved.bak etc/apt/apt.conf.d/99mmdebstrap \
+		etc/dpkg/dpkg.cfg.d/99mmdebstrap etc/initramfs-tools/conf.d/make-base \
+		usr/sbin/policy-rc.d var/cache/debconf/*-old var/lib/dpkg/*-old \
+		var/cache/ldconfig/aux-cache var/cache/apt/*.bin var/cache/apt/archives/*.deb \
+		var/lib/apt/lists/* tmp/* var/tmp/* run/*)
 	find "$root/var/log" -type f -delete
 }
 

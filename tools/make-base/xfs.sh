@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2034,SC2154 # options and state are shared by the parts of make-base
+# shellcheck shell=bash disable=SC2034,SC2154 # the parts of make-base share their state
 # What: an xfs root from a directory, by mkfs.xfs -p and xfs_db.
 # Why:  mkfs.xfs has no -d as mke2fs has, and Enterprise Linux nodes have xfs roots.
 
