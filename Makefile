@@ -2,7 +2,9 @@
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC       = gcc
+endif
 CFLAGS  ?= -O2 -g
 BUILD   ?= build
 
@@ -16,6 +18,15 @@ pkgdatadir := $(PREFIX)/share/gpuimg
 # Evaluated when something is compiled, not before: 'make image' may have to install them.
 PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES))
 PKG_LIBS   = $(shell pkg-config --libs $(PACKAGES))
+
+# 'make V=1' shows the whole commands.
+V ?= 0
+SAY_0 = @printf '  %-4s %s\n'
+SAY_1 = @:
+RUN_0 = @
+RUN_1 =
+SAY   = $(SAY_$(V))
+RUN   = $(RUN_$(V))
 
 # CFLAGS and LDFLAGS belong to the user; these are ours.
 OUR_CPPFLAGS = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. -DGPUIMG_VERSION='"$(VERSION)"' \
@@ -34,22 +45,25 @@ SH_FILES  := $(wildcard tools/*.sh builder/sandbox/*.sh boot/smoke/*.sh tests/*/
 all: $(BUILD)/gpuimg $(BUILD)/build-gpu-base-image
 
 $(BUILD)/gpuimg: $(BUILD)/builder/main.o $(BUILD)/libgpuimg.a
-	$(CC) $(CFLAGS) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $^ $(PKG_LIBS)
+	$(SAY) LD $@
+	$(RUN)$(CC) $(CFLAGS) $(OUR_LDFLAGS) $(LDFLAGS) -o $@ $^ $(PKG_LIBS)
 
 $(BUILD)/build-gpu-base-image: $(BUILD)/gpuimg
-	ln -sf gpuimg $@
+	$(RUN)ln -sf gpuimg $@
 
 $(BUILD)/libgpuimg.a: $(OBJECTS)
-	rm -f $@
-	ar rcs $@ $^
+	$(SAY) AR $@
+	$(RUN)rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(SAY) CC $<
+	$(RUN)$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libgpuimg.a
 	@mkdir -p $(@D)
-	$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -MF $@.d $(OUR_LDFLAGS) \
+	$(SAY) CC $<
+	$(RUN)$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -MF $@.d $(OUR_LDFLAGS) \
 		$(LDFLAGS) -o $@ $< $(BUILD)/libgpuimg.a $(PKG_LIBS)
 
 -include $(wildcard $(BUILD)/builder/*.d $(BUILD)/builder/*/*.d $(BUILD)/stages/*.d $(BUILD)/tests/*.d)

@@ -156,7 +156,8 @@ enum exit_code command_boot(const struct options *o, struct error *err)
 	const struct supervised s = {.work = work, .cleanup = cleanup, .opaque = &job};
 	int result = -1;
 
-	if (workdir_make(&job.work_dir, &job.lock_fd, o->work_dir, err) == 0)
+	if (workdir_make_parents(o->cache_dir, err) == 0 &&
+	    workdir_make(&job.work_dir, &job.lock_fd, o->work_dir, err) == 0)
 		result = supervise(&s, err);
 	if (job.lock_fd >= 0)
 		close(job.lock_fd);

@@ -199,17 +199,6 @@ static void cleanup(void *opaque, int exit_code)
 		        -exit_code, job->names.artifact);
 }
 
-static int make_dir(const char *path, struct error *err)
-{
-	struct stat st;
-
-	if (mkdir(path, 0755) == 0 ||
-	    (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
-		return 0;
-	error_errno(err, errno, "cannot make the directory '%s'", path);
-	return error_code(err, EXIT_HOST);
-}
-
 enum exit_code command_build(const struct options *o, struct error *err)
 {
 	struct job job = {.options = o, .lock_fd = -1};
@@ -217,7 +206,8 @@ enum exit_code command_build(const struct options *o, struct error *err)
 	int result = -1;
 
 	names_make(&job.names, o->output);
-	if ((o->plan || make_dir(job.names.dir, err) == 0) && make_dir(o->cache_dir, err) == 0 &&
+	if ((o->plan || workdir_make_parents(job.names.dir, err) == 0) &&
+	    workdir_make_parents(o->cache_dir, err) == 0 &&
 	    workdir_make(&job.work_dir, &job.lock_fd, o->work_dir, err) == 0)
 		result = supervise(&s, err);
 	names_free(&job.names);

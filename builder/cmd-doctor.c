@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor: what this host has and lacks for a build, each finding with its cure. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "accel.h"
@@ -145,10 +143,8 @@ enum exit_code command_doctor(const struct options *o, struct error *err)
 
 	if (!work_dir || !*work_dir)
 		work_dir = "/var/tmp";
-	if (mkdir(o->cache_dir, 0755) < 0 && errno != EEXIST) {
-		error_errno(err, errno, "cannot make the cache directory '%s'", o->cache_dir);
+	if (workdir_make_parents(o->cache_dir, err) < 0)
 		return EXIT_HOST;
-	}
 	if (log_open(&log, NULL, o->level, err) < 0 || data_find_dir(&data, o->data_dir, err) < 0)
 		return error_exit_code(err);
 	check_programs(&f);

@@ -95,6 +95,23 @@ int workdir_make(char **ret, int *ret_lock_fd, const char *parent, struct error 
 	return 0;
 }
 
+int workdir_make_parents(const char *path, struct error *err)
+{
+	CLEANUP_FREE char *part = str_copy(path);
+	struct stat st;
+
+	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		mkdir(part, 0755); /* what is wrong with it, the last one tells */
+		*slash = '/';
+	}
+	if (mkdir(part, 0755) == 0 ||
+	    (errno == EEXIST && stat(part, &st) == 0 && S_ISDIR(st.st_mode)))
+		return 0;
+	error_errno(err, errno, "cannot make the directory '%s'", path);
+	return error_code(err, EXIT_HOST);
+}
+
 uint64_t workdir_free_bytes(const char *dir)
 {
 	struct statvfs st;

@@ -14,6 +14,8 @@
 
 /* parent: --work-dir, or NULL for $TMPDIR, else /var/tmp. The lock is held by *ret_lock_fd. */
 int workdir_make(char **ret, int *ret_lock_fd, const char *parent, struct error *err);
+/* A directory with all above it, as mkdir -p; one that is there is fine. EXIT_HOST. */
+int workdir_make_parents(const char *path, struct error *err);
 /* Errors (EXIT_HOST) with the directory's name, what is free and what is needed. */
 int workdir_check_space(const char *dir, uint64_t needed_bytes, struct error *err);
 uint64_t workdir_free_bytes(const char *dir);

@@ -38,6 +38,8 @@ use_cache=y
 print_recipe=
 quiet=
 
+doing="reading options"
+told=
 work=
 child=
 unfinished=()
@@ -49,12 +51,14 @@ done
 
 step()
 {
+	doing=$*
 	[ -n "$quiet" ] || printf 'make-base: [%3d s] %s\n' "$SECONDS" "$*" >&2
 }
 
 # die STATUS MESSAGE [HINT]
 die()
 {
+	told=y
 	printf 'make-base: error: %s\n' "$2" >&2
 	[ -z "${3-}" ] || printf 'make-base: hint: %s\n' "$3" >&2
 	exit "$1"

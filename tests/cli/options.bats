@@ -146,6 +146,12 @@ load ../lib/common
 	[ "$(sha256sum "$image")" = "$before" ]
 }
 
+@test "the cache directory is made with all above it" {
+	run_split "$GPUIMG" build --plan -q --cache-dir="$BATS_TEST_TMPDIR/not/there/yet" "$(phony plain)"
+	expect_status 0
+	[ -d "$BATS_TEST_TMPDIR/not/there/yet" ]
+}
+
 @test "doctor tells each finding, for people and for machines" {
 	run_split "$GPUIMG" doctor
 	expect_in "$out" "accelerator"

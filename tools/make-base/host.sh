@@ -61,6 +61,7 @@ run_in_namespace()
 	unshare "${options[@]}" -- "$self" "$@" &
 	child=$!
 	wait "$child" || status=$?
+	told=y # by the child
 	exit "$status"
 }
 
@@ -87,6 +88,10 @@ cleanup()
 	[ -z "$child" ] || stop_child
 	[ -z "$work" ] || remove_tree "$work"
 	[ ${#unfinished[@]} -eq 0 ] || rm -f -- "${unfinished[@]}"
+	case "$status$told" in
+	0 | *y | 130 | 143) ;;
+	*) printf 'make-base: error: stopped at: %s\n' "$doing" >&2 ;;
+	esac
 	exit "$status"
 }
 
