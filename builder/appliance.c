@@ -27,7 +27,9 @@ static void on_event(guestfs_h *g, void *opaque, uint64_t event, int handle, int
 	struct appliance *a = opaque;
 
 	(void)g, (void)event, (void)handle, (void)flags, (void)array, (void)array_size;
+	pthread_mutex_lock(&a->lock);
 	log_raw(a->log, buffer, size);
+	pthread_mutex_unlock(&a->lock);
 }
 
 static int configure(struct appliance *a, const struct appliance_options *o, struct error *err)
@@ -82,7 +84,8 @@ int appliance_start(struct appliance **ret, const struct appliance_options *opti
 	a->timeout_s =
 		options->launch_timeout_s ? options->launch_timeout_s : DEFAULT_LAUNCH_TIMEOUT_S;
 	clock_gettime(CLOCK_MONOTONIC, &a->started);
-	a->g = guestfs_create();
+	/* Not closed at exit: a failed build may end while the launch still goes on. */
+	a->g = guestfs_create_flags(GUESTFS_CREATE_NO_CLOSE_ON_EXIT);
 	if (!a->g) {
 		error_set(err, "cannot create a libguestfs handle");
 	} else if (configure(a, options, err) == 0) {
@@ -140,13 +143,14 @@ void appliance_close(struct appliance *a)
 {
 	if (!a)
 		return;
-	/* A launch that hangs cannot be called off: its thread and handle are left to the end
-	 * of the process, and its QEMU to the supervisor. */
+	/* A launch cannot be called off: its thread and handle are left to the end of the
+	 * process, and its QEMU to the supervisor; but the log is about to go. */
 	if (a->thread_runs) {
 		pthread_mutex_lock(&a->lock);
-		bool hangs = !a->launched;
+		bool runs = !a->launched;
+		a->log = NULL;
 		pthread_mutex_unlock(&a->lock);
-		if (hangs)
+		if (runs)
 			return;
 		pthread_join(a->thread, NULL);
 	}

@@ -53,11 +53,16 @@ static void end_descendants(void)
 
 static void child_main(const struct supervised *s, pid_t parent, const sigset_t *old_mask)
 {
+	int code;
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(EXIT_BUILD);
 	sigprocmask(SIG_SETMASK, old_mask, NULL);
-	exit(s->work(s->opaque));
+	code = s->work(s->opaque);
+	/* Not exit(): a thread that nobody could call off may still be in a library. */
+	fflush(NULL);
+	_exit(code);
 }
 
 /* Waits for the work or for a signal to us; the signal's number, or 0. */
