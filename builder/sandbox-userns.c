@@ -219,7 +219,7 @@ int sandbox_enter(const void *entry)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != e->parent)
 		_exit(127);
-	if (unshare(CLONE_NEWPID) < 0 || pipe2(fds, O_CLOEXEC) < 0)
+	if (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 || pipe2(fds, O_CLOEXEC) < 0)
 		return errno;
 	first = _Fork();
 	if (first < 0)
@@ -231,5 +231,8 @@ int sandbox_enter(const void *entry)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (poll(&alive, 1, 0) != 0)
 		_exit(127);
+	/* bubblewrap looks its child up in /proc: that must be this process namespace's. */
+	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		return errno;
 	return 0;
 }
