@@ -90,7 +90,7 @@ install: all ## honours DESTDIR and PREFIX
 	ln -sf gpuimg $(DESTDIR)$(bindir)/build-gpu-base-image
 	install -D -m 0644 docs/gpuimg.1 $(DESTDIR)$(mandir)/man1/gpuimg.1
 	ln -sf gpuimg.1 $(DESTDIR)$(mandir)/man1/build-gpu-base-image.1
-	for f in boot/*/* profiles/*.yaml; do \
+	for f in boot/*/* profiles/*.yaml cloud-init/*.cfg; do \
 		install -D -m 0644 $$f $(DESTDIR)$(pkgdatadir)/$$f || exit 1; done
 	for f in grub-probe grub-mkrelpath; do \
 		install -D -m 0755 builder/sandbox/$$f.sh $(DESTDIR)$(pkgdatadir)/sandbox/$$f.sh || exit 1; done

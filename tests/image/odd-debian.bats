@@ -18,7 +18,8 @@ setup_file() {
 		touch /boot/from-script
 	END
 	echo "hello from outside" >"$OUT/hello"
-	GPUIMG_TEST_SECRET=leaked built odd "$base" -v --run="$OUT/probe.sh" --upload="$OUT/hello:/opt/site/hello" --cmdline-add=iommu=pt
+	GPUIMG_TEST_SECRET=leaked built odd "$base" -v --run="$OUT/probe.sh" --upload="$OUT/hello:/opt/site/hello" \
+		--upload="$REPO/cloud-init/10-datasources.cfg:/etc/cloud/cloud.cfg.d/10-datasources.cfg" --cmdline-add=iommu=pt
 	sha_after=$(sha256sum <"$base")
 	root=$(raw_root "$OUT/odd.qcow2" 1)
 	manifest=$OUT/odd.manifest.json
@@ -136,6 +137,7 @@ setup_file() {
 @test "an uploaded file is there, owned by root" {
 	[ "$(guest_cat "$root" /opt/site/hello)" = "hello from outside" ]
 	expect_in "$(guest_stat "$root" /opt/site/hello)" "User:     0"
+	guest_cat "$root" /etc/cloud/cloud.cfg.d/10-datasources.cfg | cmp - "$REPO/cloud-init/10-datasources.cfg"
 }
 
 @test "what nobody touched is as it was: owners, modes, times, capabilities" {
@@ -157,7 +159,7 @@ setup_file() {
 	[ "$(jq -r .base.sha256 "$manifest")" = "${sha_before%% *}" ]
 	[ "$(jq -r .image.sha256 "$manifest")" = "$(sha256sum <"$OUT/odd.qcow2" | cut -d' ' -f1)" ]
 	jq -e '.proof | all(.verdict != "bad") and length > 30' "$manifest"
-	jq -e '.inputs.user_digests | length == 2' "$manifest"
+	jq -e '.inputs.user_digests | length == 3' "$manifest"
 	jq -e '.packages == {"added": [], "removed": []}' "$manifest"
 	(cd "$OUT" && sha256sum --check --quiet --ignore-missing SHA256SUMS)
 }
