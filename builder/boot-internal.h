@@ -97,9 +97,7 @@ void boot_facts_gather(const struct console *c, const struct boot_end *end, stru
 int boot_seed_write(const char *path, const char *data_dir, const char *nonce, unsigned settle_s,
                     struct error *err);
 
-/* --- QEMU's command line (boot-recipe.c) --- */
-
-#define BOOT_PHYS_BITS 40 /* of the guest's CPU, in every recipe */
+/* --- The files of one run (boot-files.c) --- */
 
 struct boot_files {
 	char *overlay;
@@ -107,6 +105,16 @@ struct boot_files {
 	char *vars; /* our own copy of the firmware's variables; NULL with BIOS */
 	char *code; /* the firmware; NULL with BIOS */
 };
+
+int boot_files_check_space(const char *work_dir, struct error *err);
+/* After an error too, boot_files_remove() removes what was made. */
+int boot_files_make(struct boot_files *f, const struct boot_options *o, const char *nonce,
+                    unsigned settle_s, struct error *err);
+void boot_files_remove(struct boot_files *f);
+
+/* --- QEMU's command line (boot-recipe.c) --- */
+
+#define BOOT_PHYS_BITS 40 /* of the guest's CPU, in every recipe */
 
 /* Refuses what no recipe can show, before anything runs. */
 int boot_recipe_check(const struct boot_options *o, struct error *err);

@@ -4,37 +4,26 @@
  * the few places filled in that it looks at: both ends of the disk and of each partition
  * (ZFS labels: the first and last 512 KiB; btrfs: 64 KiB; md, DDF: the last sectors), the chain
  * of logical partitions, and the root directory of FAT32, where the label is.
- * What libblkid forgives and we must not, a table cut off by the end of the image, is checked
- * here first.
  */
 #include <blkid/blkid.h>
-#include <endian.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "disk-internal.h"
+#include "disk-table.h"
 #include "str.h"
 
-#define DISK_HEAD_BYTES   ((uint64_t)4 << 20)
-#define VOLUME_HEAD_BYTES ((uint64_t)2 << 20)
-#define TAIL_BYTES        ((uint64_t)1 << 20)
-#define FAT_ROOT_BYTES    ((uint64_t)64 << 10)
-#define COPY_BYTES        ((size_t)1 << 20)
-#define SECTOR            512u
-#define MAX_SECTOR        4096u
-#define MAX_LOGICAL       128 /* libblkid stops at 100 */
-#define MAX_VOLUMES       256
-#define GPT_HEADER_BYTES  92u
-#define GPT_MAX_ENTRIES   1024u
-#define GPT_MAX_ENTRY     4096u
-
+#define DISK_HEAD_BYTES     ((uint64_t)4 << 20)
+#define VOLUME_HEAD_BYTES   ((uint64_t)2 << 20)
+#define TAIL_BYTES          ((uint64_t)1 << 20)
+#define FAT_ROOT_BYTES      ((uint64_t)64 << 10)
+#define COPY_BYTES          ((size_t)1 << 20)
+#define MAX_LOGICAL         128 /* libblkid stops at 100 */
+#define MAX_VOLUMES         256
 #define MBR_BOOT_CODE_BYTES 440u
-#define MBR_ENTRIES         446u
-#define MBR_ENTRY_BYTES     16u
-#define MBR_GPT             0xee
 
 #define GUID_BIOS_BOOT  "21686148-6449-6e6f-744e-656564454649"
 #define GUID_ESP        "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
@@ -48,45 +37,8 @@ DEFINE_CLEANUP(probe, blkid_probe, blkid_free_probe)
 struct probing {
 	struct disk *disk;
 	int copy_fd; /* the sparse copy */
-	uint8_t mbr[SECTOR];
-	unsigned sector_bytes; /* 512, or 4096 where the GPT says so */
-	bool protective;       /* the MBR announces a GPT */
-	bool has_primary;      /* GPT header at LBA 1 */
-	uint8_t gpt[GPT_HEADER_BYTES];
+	struct raw_table table;
 };
-
-static uint16_t le16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static uint32_t le32(const uint8_t *p)
-{
-	return (uint32_t)le16(p) | (uint32_t)le16(p + 2) << 16;
-}
-
-static uint64_t le64(const uint8_t *p)
-{
-	return (uint64_t)le32(p) | (uint64_t)le32(p + 4) << 32;
-}
-
-static int refuse(const struct disk *disk, struct error *err)
-{
-	error_prefix(err, "image '%s'", disk->path);
-	return error_code(err, EXIT_INPUT);
-}
-
-static int truncated(const struct disk *disk, struct error *err)
-{
-	refuse(disk, err);
-	return error_hint(err, "the image is truncated: fetch or copy it again, and compare its "
-	                       "checksum");
-}
-
-static bool all_zero(const uint8_t *data, size_t size)
-{
-	return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
-}
 
 static int write_all(int fd, const uint8_t *data, size_t size, uint64_t offset)
 {
@@ -146,21 +98,6 @@ static int open_copy(struct probing *p, struct error *err)
 	return copy_ends(p, 0, disk_size_bytes(p->disk), DISK_HEAD_BYTES, err);
 }
 
-static const uint8_t *mbr_entry(const uint8_t *sector, unsigned i)
-{
-	return sector + MBR_ENTRIES + (size_t)i * MBR_ENTRY_BYTES;
-}
-
-static bool mbr_valid(const uint8_t *sector)
-{
-	return sector[SECTOR - 2] == 0x55 && sector[SECTOR - 1] == 0xaa;
-}
-
-static bool mbr_extended(uint8_t type)
-{
-	return type == 0x05 || type == 0x0f || type == 0x85;
-}
-
 /* Each link of the chain is a sector anywhere in the extended partition, with one entry for
  * the logical partition and one for the next link, which counts from the chain's start. */
 static int copy_logical_chain(struct probing *p, uint64_t start_lba, struct error *err)
@@ -172,7 +109,7 @@ static int copy_logical_chain(struct probing *p, uint64_t start_lba, struct erro
 		uint64_t next = 0;
 
 		if (lba * SECTOR >= disk_size_bytes(p->disk))
-			return 0; /* told as truncated by check_bounds() */
+			return 0; /* told as truncated by disk_table_check_bounds() */
 		if (copy_range(p, lba * SECTOR, SECTOR, err) < 0 ||
 		    disk_read(p->disk, sector, SECTOR, lba * SECTOR, err) < 0)
 			return -1;
@@ -188,109 +125,13 @@ static int copy_logical_chain(struct probing *p, uint64_t start_lba, struct erro
 
 static int copy_logical(struct probing *p, struct error *err)
 {
-	for (unsigned i = 0; i < 4 && mbr_valid(p->mbr); i++) {
-		const uint8_t *entry = mbr_entry(p->mbr, i);
+	for (unsigned i = 0; i < 4 && mbr_valid(p->table.mbr); i++) {
+		const uint8_t *entry = mbr_entry(p->table.mbr, i);
 
 		if (mbr_extended(entry[4]) && copy_logical_chain(p, le32(entry + 8), err) < 0)
 			return -1;
 	}
 	return 0;
-}
-
-static bool gpt_signature(const uint8_t *header)
-{
-	return memcmp(header, "EFI PART", 8) == 0;
-}
-
-/* Whether a GPT header stands in this sector; *ret_header gets it. 1, 0, -1. */
-static int read_gpt_header(struct probing *p, uint64_t lba, unsigned sector_bytes, uint8_t *header,
-                           struct error *err)
-{
-	uint64_t sectors = disk_size_bytes(p->disk) / sector_bytes;
-
-	if (lba >= sectors)
-		return 0;
-	if (disk_read(p->disk, header, GPT_HEADER_BYTES, lba * sector_bytes, err) < 0)
-		return -1;
-	return gpt_signature(header);
-}
-
-static int find_gpt(struct probing *p, struct error *err)
-{
-	const unsigned sizes[] = {SECTOR, MAX_SECTOR};
-
-	p->sector_bytes = SECTOR;
-	for (unsigned i = 0; i < 4 && mbr_valid(p->mbr); i++)
-		p->protective = p->protective || mbr_entry(p->mbr, i)[4] == MBR_GPT;
-	for (size_t i = 0; i < 2 && p->protective && !p->has_primary; i++) {
-		int found = read_gpt_header(p, 1, sizes[i], p->gpt, err);
-
-		if (found < 0)
-			return -1;
-		if (found)
-			p->sector_bytes = sizes[i];
-		p->has_primary = found > 0;
-	}
-	return 0;
-}
-
-/* A partition's last sector, as each entry says: libblkid drops those beyond the end silently. */
-static int check_gpt_entries(struct probing *p, struct error *err)
-{
-	uint64_t sectors = disk_size_bytes(p->disk) / p->sector_bytes;
-	uint64_t lba = le64(p->gpt + 72);
-	uint32_t count = le32(p->gpt + 80), entry_size = le32(p->gpt + 84);
-	CLEANUP_FREE uint8_t *entries = NULL;
-
-	if (count > GPT_MAX_ENTRIES || entry_size < 128 || entry_size > GPT_MAX_ENTRY) {
-		error_set(err, "its GPT has %u entries of %u bytes: damaged", count, entry_size);
-		return refuse(p->disk, err);
-	}
-	if (lba >= sectors || (uint64_t)count * entry_size > (sectors - lba) * p->sector_bytes) {
-		error_set(err, "its GPT entries lie beyond the end");
-		return truncated(p->disk, err);
-	}
-	entries = mem_alloc((size_t)count * entry_size + 1);
-	if (disk_read(p->disk, entries, (size_t)count * entry_size, lba * p->sector_bytes, err) < 0)
-		return -1;
-	for (uint32_t i = 0; i < count; i++) {
-		const uint8_t *entry = entries + (size_t)i * entry_size;
-
-		if (all_zero(entry, 16) || le64(entry + 40) < sectors)
-			continue;
-		error_set(err, "partition %u ends at sector %llu, beyond the disk's %llu sectors",
-		          i + 1, (unsigned long long)le64(entry + 40), (unsigned long long)sectors);
-		return truncated(p->disk, err);
-	}
-	return 0;
-}
-
-static int check_gpt(struct probing *p, struct error *err)
-{
-	uint64_t sectors = disk_size_bytes(p->disk) / p->sector_bytes;
-	uint8_t backup[GPT_HEADER_BYTES];
-	uint64_t lba = p->has_primary ? le64(p->gpt + 32) : sectors - 1;
-	int found = read_gpt_header(p, lba, p->sector_bytes, backup, err);
-
-	if (found < 0)
-		return -1;
-	if (!found && lba >= sectors) {
-		error_set(err,
-		          "its GPT backup header belongs at sector %llu, beyond the disk's %llu "
-		          "sectors",
-		          (unsigned long long)lba, (unsigned long long)sectors);
-		return truncated(p->disk, err);
-	}
-	if (!found && p->has_primary) {
-		error_set(err, "its GPT backup header is missing at sector %llu",
-		          (unsigned long long)lba);
-		return truncated(p->disk, err);
-	}
-	if (!found) {
-		error_set(err, "its MBR announces a GPT, but there is none at either end");
-		return truncated(p->disk, err);
-	}
-	return p->has_primary ? check_gpt_entries(p, err) : 0;
 }
 
 static char *copy_or_null(const char *s)
@@ -306,27 +147,6 @@ static char *lower(char *s)
 	return s;
 }
 
-static int check_bounds(const struct disk *disk, blkid_partition part, uint64_t *ret_offset,
-                        uint64_t *ret_size, struct error *err)
-{
-	/* libblkid counts in 512 bytes whatever the disk's sector is. */
-	uint64_t sectors = disk_size_bytes(disk) / SECTOR;
-	uint64_t start = (uint64_t)blkid_partition_get_start(part);
-	uint64_t count = (uint64_t)blkid_partition_get_size(part);
-
-	if (start > sectors || count > sectors - start) {
-		error_set(err,
-		          "partition %d (from sector %llu, %llu sectors) ends beyond the disk's "
-		          "%llu sectors",
-		          blkid_partition_get_partno(part), (unsigned long long)start,
-		          (unsigned long long)count, (unsigned long long)sectors);
-		return truncated(disk, err);
-	}
-	*ret_offset = start * SECTOR;
-	*ret_size = count * SECTOR;
-	return 0;
-}
-
 static struct volume *add_volume(struct disk *disk)
 {
 	struct volume *v;
@@ -340,17 +160,19 @@ static struct volume *add_volume(struct disk *disk)
 static int add_partition(struct probing *p, blkid_partition part, struct error *err)
 {
 	const char *type = blkid_partition_get_type_string(part);
-	uint64_t offset = 0, size = 0;
+	uint64_t start = (uint64_t)blkid_partition_get_start(part);
+	uint64_t count = (uint64_t)blkid_partition_get_size(part);
+	int number = blkid_partition_get_partno(part);
 	struct volume *v;
 
-	if (check_bounds(p->disk, part, &offset, &size, err) < 0)
+	if (disk_table_check_bounds(p->disk, number, start, count, err) < 0)
 		return -1;
 	if (blkid_partition_is_extended(part))
 		return 0; /* holds the logical ones, nothing of its own */
 	v = add_volume(p->disk);
-	v->number = blkid_partition_get_partno(part);
-	v->offset_bytes = offset;
-	v->size_bytes = size;
+	v->number = number;
+	v->offset_bytes = start * SECTOR;
+	v->size_bytes = count * SECTOR;
 	v->partuuid = lower(copy_or_null(blkid_partition_get_uuid(part)));
 	v->partlabel = copy_or_null(blkid_partition_get_name(part));
 	v->parttype = type ? lower(str_copy(type))
@@ -358,7 +180,7 @@ static int add_partition(struct probing *p, blkid_partition part, struct error *
 	if (str_equal(p->disk->table, "gpt"))
 		p->disk->boots_bios |= str_equal(v->parttype, GUID_BIOS_BOOT) ||
 		                       (blkid_partition_get_flags(part) & GPT_LEGACY_BOOT);
-	return copy_ends(p, offset, size, VOLUME_HEAD_BYTES, err);
+	return copy_ends(p, v->offset_bytes, v->size_bytes, VOLUME_HEAD_BYTES, err);
 }
 
 /* NULL: error. */
@@ -371,7 +193,7 @@ static blkid_probe new_probe(struct probing *p, uint64_t offset, uint64_t size, 
 		error_set(err, "image '%s': libblkid cannot read it", p->disk->path);
 		return NULL;
 	}
-	blkid_probe_set_sectorsize(probe, p->sector_bytes);
+	blkid_probe_set_sectorsize(probe, p->table.sector_bytes);
 	return STEAL(probe);
 }
 
@@ -396,7 +218,7 @@ static int find_partitions(struct probing *p, struct error *err)
 	count = blkid_partlist_numof_partitions(list);
 	if (count > MAX_VOLUMES) {
 		error_set(err, "it has %d partitions, more than %d", count, MAX_VOLUMES);
-		return refuse(p->disk, err);
+		return disk_refuse(p->disk, err);
 	}
 	for (int i = 0; i < count; i++)
 		if (add_partition(p, blkid_partlist_get_partition(list, i), err) < 0)
@@ -475,18 +297,18 @@ static int probe_whole_disk(struct probing *p, struct error *err)
 		return 0;
 	if (p->disk->table)
 		error_set(err, "its partition table ('%s') is empty", p->disk->table);
-	else if (p->protective)
+	else if (p->table.protective)
 		error_set(err, "its GPT is damaged (checksum or bounds)");
 	else
 		error_set(err, "neither a partition table nor a file system that we know");
-	return refuse(p->disk, err);
+	return disk_refuse(p->disk, err);
 }
 
 /* Once the volumes are known. */
 static void find_boot_types(struct probing *p)
 {
 	struct disk *disk = p->disk;
-	bool code = mbr_valid(p->mbr) && !all_zero(p->mbr, MBR_BOOT_CODE_BYTES);
+	bool code = mbr_valid(p->table.mbr) && !all_zero(p->table.mbr, MBR_BOOT_CODE_BYTES);
 
 	if (!code)
 		disk->boots_bios = false;
@@ -505,15 +327,8 @@ static int probe_disk(struct probing *p, struct error *err)
 {
 	struct disk *disk = p->disk;
 
-	if (disk_size_bytes(disk) < 2 * (uint64_t)SECTOR) {
-		error_set(err, "too small for a partition table");
-		return refuse(disk, err);
-	}
-	if (disk_read(disk, p->mbr, SECTOR, 0, err) < 0 || find_gpt(p, err) < 0)
-		return -1;
-	if (p->protective && check_gpt(p, err) < 0)
-		return -1;
-	if (open_copy(p, err) < 0 || copy_logical(p, err) < 0 || find_partitions(p, err) < 0)
+	if (disk_table_read(&p->table, disk, err) < 0 || open_copy(p, err) < 0 ||
+	    copy_logical(p, err) < 0 || find_partitions(p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < disk->volume_count; i++)
 		if (probe_content(p, &disk->volumes[i], err) < 0)

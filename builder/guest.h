@@ -61,7 +61,5 @@ int guest_read_kernels(struct guest *guest, struct rootfs *root, struct error *e
 /* Whether our stages know this boot chain; the error (EXIT_INPUT) names what was found. */
 int guest_check_supported(const struct guest *guest, struct rootfs *root, struct error *err);
 const struct guest_mount *guest_find_mount(const struct guest *guest, const char *path);
-/* Whether dpkg's status file has this package as installed. */
-bool guest_dpkg_installed(const char *status, const char *package);
 
 #endif

@@ -7,6 +7,34 @@
 #define STATUS_PATH      "/var/lib/dpkg/status"
 #define STATUS_MAX_BYTES (64UL * 1024 * 1024)
 
+int packages_read_status(char **ret, struct rootfs *root, struct error *err)
+{
+	void *status = NULL;
+
+	if (rootfs_exists(root, STATUS_PATH) &&
+	    rootfs_read(root, STATUS_PATH, STATUS_MAX_BYTES, &status, NULL, err) < 0)
+		return -1;
+	*ret = status;
+	return 0;
+}
+
+bool packages_has(const char *status, const char *name)
+{
+	CLEANUP_FREE char *header = str_format("Package: %s\n", name);
+	const char *at = status;
+
+	while ((at = strstr(at, header))) {
+		const char *end = strstr(at, "\n\n");
+		const char *state = strstr(at, "\nStatus: ");
+
+		if ((at == status || at[-1] == '\n') && state && (!end || state < end))
+			return strncmp(state + 9, "install ok installed", 20) == 0 ||
+			       strncmp(state + 9, "hold ok installed", 17) == 0;
+		at += strlen(header);
+	}
+	return false;
+}
+
 /* One line of a paragraph: the value of "Field: value", else NULL. */
 static const char *field(const char *line, const char *name)
 {
@@ -19,15 +47,15 @@ static const char *field(const char *line, const char *name)
 
 int packages_read(struct strv *ret, struct rootfs *root, struct error *err)
 {
-	CLEANUP_FREE void *status = NULL;
+	CLEANUP_FREE char *status = NULL;
 	const char *name = NULL, *version = NULL;
 	bool installed = false;
 	char *line;
 
-	if (!rootfs_exists(root, STATUS_PATH))
-		return 0;
-	if (rootfs_read(root, STATUS_PATH, STATUS_MAX_BYTES, &status, NULL, err) < 0)
+	if (packages_read_status(&status, root, err) < 0)
 		return -1;
+	if (!status)
+		return 0;
 	for (line = status; line;) {
 		char *end = strchr(line, '\n');
 

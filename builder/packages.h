@@ -3,10 +3,16 @@
 #ifndef GPUIMG_PACKAGES_H
 #define GPUIMG_PACKAGES_H
 
+#include <stdbool.h>
+
 #include "error.h"
 #include "rootfs.h"
 #include "str.h"
 
+/* The text of the record, to be freed; NULL for an image without dpkg. */
+int packages_read_status(char **ret, struct rootfs *root, struct error *err);
+/* Whether that text has this package as installed, on hold or not. */
+bool packages_has(const char *status, const char *name);
 /* "name=version" of each installed package, sorted. An image without dpkg has none. */
 int packages_read(struct strv *ret, struct rootfs *root, struct error *err);
 /* What 'a' has and 'b' has not; both sorted. */

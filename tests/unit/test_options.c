@@ -127,7 +127,7 @@ static void test_yaml(void)
 	                 "exec: sandbox\nwork-dir: /somewhere\n");
 	CLEANUP_PARSED struct parsed p = parse("build", line);
 
-	check(p.result == 0, "image.yaml is read");
+	check(fd >= 0 && p.result == 0, "image.yaml is read");
 	check_str(p.o.base, "from-yaml.qcow2", "the base stands in it");
 	check(!p.o.nocrs && !p.o.boot_test && !p.o.realloc, "what it switches off, and argv");
 	check(p.o.cmdline.add.count == 3, "lists of both add up");

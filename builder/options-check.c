@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is refused before anything runs. */
+#include <string.h>
+
+#include "options-internal.h"
+
+/* Parameters end up in single quotes of a shell file and on a kernel command line. */
+static int check_params(const struct strv *params, struct error *err)
+{
+	for (size_t i = 0; i < params->count; i++) {
+		if (cmdline_check_token(params->items[i], err) < 0)
+			return error_code(err, EXIT_USAGE);
+		if (strchr(params->items[i], '\'') || strchr(params->items[i], ' ')) {
+			error_set(err, "kernel parameter '%s': holds a quote or a blank",
+			          params->items[i]);
+			return error_code(err, EXIT_USAGE);
+		}
+	}
+	return 0;
+}
+
+static int check_modules(const struct strv *modules, struct error *err)
+{
+	for (size_t i = 0; i < modules->count; i++) {
+		const char *name = modules->items[i];
+
+		if (*name && strlen(name) < 64 &&
+		    strspn(name,
+		           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+		            strlen(name))
+			continue;
+		error_set(err, "'%s' is not the name of a kernel module", name);
+		return error_code(err, EXIT_USAGE);
+	}
+	return 0;
+}
+
+static int check_bar(const struct options *o, struct error *err)
+{
+	uint64_t size = o->bar_bytes;
+
+	if (size >= (1ull << 20) && size <= (512ull << 30) && (size & (size - 1)) == 0)
+		return 0;
+	error_set(err, "option '--bar-size': not a power of two from 1M to 512G");
+	return error_code(err, EXIT_USAGE);
+}
+
+static int check_base(const struct options *o, const char *command, struct error *err)
+{
+	bool url = o->base && (str_starts(o->base, "http://") || str_starts(o->base, "https://"));
+
+	if (!o->base && strcmp(command, "boot") == 0) {
+		error_set(err, "no image given");
+		error_hint(err, "usage: gpuimg boot IMAGE");
+		return error_code(err, EXIT_USAGE);
+	}
+	if (url && !o->base_sha256 && !o->base_sums) {
+		error_set(err, "base '%s': a fetched base needs a checksum", o->base);
+		error_hint(err, "pass --base-sha256=HEX or --base-sums=URL");
+		return error_code(err, EXIT_USAGE);
+	}
+	if (!url && (o->base_sha256 || o->base_sums)) {
+		error_set(err, "--base-sha256 and --base-sums are for a base that is fetched");
+		return error_code(err, EXIT_USAGE);
+	}
+	return 0;
+}
+
+int options_check(const struct options *o, const char *command, struct error *err)
+{
+	if (check_params(&o->cmdline.add, err) < 0 || check_params(&o->cmdline.remove, err) < 0 ||
+	    check_params(&o->expect, err) < 0 || check_modules(&o->block, err) < 0 ||
+	    check_bar(o, err) < 0)
+		return -1;
+	return check_base(o, command, err);
+}

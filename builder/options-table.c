@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options, and the help that they make. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "options-internal.h"
+
+#define AT(field) offsetof(struct options, field)
+
+const struct option_row option_rows[] = {
+	{"config", 'c', KIND_SPECIAL, BUILD, 0, "FILE", NULL, "take options from an image.yaml",
+         true},
+	{"profile", 'p', KIND_STRING, BUILD, AT(profile), "NAME", NULL,
+         "what kind of node (default gpu-base)", false},
+	{"output", 'o', KIND_STRING, BUILD, AT(output), "FILE", NULL,
+         "the artifact (default dist/BASE-gpu.qcow2)", false},
+	{"base-sha256", 0, KIND_STRING, BUILD, AT(base_sha256), "HEX", NULL,
+         "digest that a fetched base must have", false},
+	{"base-sums", 0, KIND_STRING, BUILD, AT(base_sums), "URL", NULL,
+         "SHA256SUMS file that names a fetched base", false},
+	{"cmdline-add", 0, KIND_LIST, BUILD, AT(cmdline.add), "PARAM", NULL,
+         "add a kernel parameter", false},
+	{"cmdline-remove", 0, KIND_LIST, BUILD, AT(cmdline.remove), "PARAM", NULL,
+         "take a parameter out: 'name' or 'name=value'", false},
+	{"no-nocrs", 0, KIND_OFF, BUILD, AT(nocrs), NULL, NULL,
+         "leave pci=nocrs out (platforms with memory hot-plug)", false},
+	{"no-realloc", 0, KIND_OFF, BUILD, AT(realloc), NULL, NULL, "leave pci=realloc out", false},
+	{"no-module-blacklist", 0, KIND_OFF, BUILD, AT(module_blacklist), NULL, NULL,
+         "leave module_blacklist= out of the kernel command line", false},
+	{"block", 0, KIND_LIST, BUILD, AT(block), "MODULE", NULL, "block one more kernel module",
+         false},
+	{"upload", 0, KIND_LIST, BUILD, AT(upload), "SRC:DST", NULL, "put a file into the image",
+         false},
+	{"run", 0, KIND_LIST, BUILD, AT(run), "SCRIPT", NULL,
+         "run a script in the image, before the initramfs rebuild", false},
+	{"network", 0, KIND_ON, BUILD, AT(network), NULL, NULL,
+         "let --run scripts reach the network", false},
+	{"exec", 0, KIND_EXEC, BUILD, AT(exec), "MODE", "auto|appliance|sandbox",
+         "where the guest's programs run: auto, appliance, sandbox", false},
+	{"compression", 0, KIND_STRING, BUILD, AT(compression), "TYPE", "zlib|zstd|none",
+         "of the artifact: zlib, zstd, none (default: the base's)", false},
+	{"no-boot-test", 0, KIND_OFF, BUILD, AT(boot_test), NULL, NULL, "leave the boot test out",
+         false},
+	{"control", 0, KIND_STRING, BOOT, AT(control), "BASE", NULL,
+         "boot this image beside it; it must fail, or the test is void", false},
+	{"expect", 0, KIND_LIST, BOOT, AT(expect), "PARAM", NULL,
+         "parameter that /proc/cmdline must hold", false},
+	{"firmware", 0, KIND_FIRMWARE, BUILD | BOOT, AT(firmware), "F", "bios|uefi|both",
+         "bios, uefi or both (default: what the image supports, BIOS first)", false},
+	{"window", 0, KIND_WINDOW, BOOT, AT(window), "W", "unreachable|reachable",
+         "where the firmware puts the BAR's window (default unreachable)", false},
+	{"bar-size", 0, KIND_SIZE, BUILD | BOOT, AT(bar_bytes), "SIZE", NULL,
+         "of the emulated device (default 32G)", false},
+	{"timeout", 0, KIND_SECONDS, BUILD | BOOT, AT(timeout_s), "SECONDS", NULL,
+         "for one boot (default by accelerator)", false},
+	{"console", 0, KIND_STRING, BOOT, AT(console), "FILE", NULL, "keep the console log", false},
+	{"work-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(work_dir), "DIR", NULL,
+         "for all temporary files (default $TMPDIR, /var/tmp)", false},
+	{"cache-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(cache_dir), "DIR", NULL,
+         "default $XDG_CACHE_HOME/gpuimg, ~/.cache/gpuimg", false},
+	{"data-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(data_dir), "DIR", NULL,
+         "our data files (default: as installed)", false},
+	{"keep-work", 0, KIND_ON, BUILD | BOOT, AT(keep_work), NULL, NULL,
+         "keep the work directory after a failure", false},
+	{"plan", 0, KIND_ON, BUILD, AT(plan), NULL, NULL, "show what would be done; touch nothing",
+         true},
+	{"json", 0, KIND_ON, BUILD | BOOT | DOCTOR, AT(json), NULL, NULL, "results for machines",
+         true},
+	{"verbose", 'v', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "say more", true},
+	{"quiet", 'q', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "say errors only", true},
+	{"help", 'h', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "this text", true},
+	{0},
+};
+_Static_assert(sizeof(option_rows) / sizeof(option_rows[0]) <= OPTION_ROWS_MAX + 1,
+               "more options than arrays made of them hold");
+
+enum command options_command(const char *name)
+{
+	return strcmp(name, "build") == 0 ? BUILD : strcmp(name, "boot") == 0 ? BOOT : DOCTOR;
+}
+
+void options_usage(const char *command, const char *summary)
+{
+	enum command bit = options_command(command);
+
+	printf("usage: gpuimg %s [OPTION…]%s\n\n%s\n\n", command,
+	       bit == BUILD  ? " [BASE]"
+	       : bit == BOOT ? " IMAGE"
+	                     : "",
+	       summary);
+	for (const struct option_row *row = option_rows; row->name; row++) {
+		char left[64];
+
+		if (!(row->commands & bit))
+			continue;
+		snprintf(left, sizeof(left), "%s%c%s --%s%s%s", row->letter ? "-" : " ",
+		         row->letter ? row->letter : ' ', row->letter ? "," : " ", row->name,
+		         row->value ? "=" : "", row->value ? row->value : "");
+		printf("  %-30s %s\n", left, row->help);
+	}
+	if (bit == BUILD)
+		printf("\nBASE is a qcow2 or raw image: a path or an http(s) URL. Without one, a small "
+		       "Debian is made.\n");
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the value of an option does to struct options. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "options-internal.h"
+
+static bool is_allowed(const char *allowed, const char *value)
+{
+	CLEANUP_STRV struct strv words = strv_split(allowed, "|");
+
+	return strv_has(&words, value);
+}
+
+static int set_size(uint64_t *field, const char *value, struct error *err)
+{
+	if (str_parse_size(value, field) < 0) {
+		error_set(err, "'%s' is not a size", value);
+		error_hint(err, "give a number with K, M, G or T: 32G");
+		return error_code(err, EXIT_USAGE);
+	}
+	return 0;
+}
+
+static int set_seconds(unsigned *field, const char *value, struct error *err)
+{
+	uint64_t seconds;
+
+	if (str_parse_uint(value, 86400, &seconds) < 0 || seconds == 0) {
+		error_set(err, "'%s' is not a time in seconds (1 to 86400)", value);
+		return error_code(err, EXIT_USAGE);
+	}
+	*field = (unsigned)seconds;
+	return 0;
+}
+
+/* The last one wins, as for a string; "both" is a list of two. */
+static void set_firmware(struct strv *field, const char *value)
+{
+	strv_free(field);
+	if (strcmp(value, "both") == 0) {
+		strv_add(field, "bios");
+		strv_add(field, "uefi");
+	} else {
+		strv_add(field, value);
+	}
+}
+
+void options_set_string(char **field, const char *value)
+{
+	free(*field);
+	*field = str_copy(value);
+}
+
+int options_set(struct options *o, const struct option_row *row, const char *value,
+                struct error *err)
+{
+	void *field = (char *)o + row->offset;
+
+	if (row->allowed && !is_allowed(row->allowed, value)) {
+		error_set(err, "'%s' is not one of %s", value, row->allowed);
+		return error_code(err, EXIT_USAGE);
+	}
+	switch (row->kind) {
+	case KIND_STRING:
+		options_set_string(field, value);
+		break;
+	case KIND_LIST:
+		strv_add(field, value);
+		break;
+	case KIND_ON:
+		*(bool *)field = !value || strcmp(value, "true") == 0;
+		break;
+	case KIND_OFF:
+		*(bool *)field = value && strcmp(value, "true") == 0;
+		break;
+	case KIND_SIZE:
+		return set_size(field, value, err);
+	case KIND_SECONDS:
+		return set_seconds(field, value, err);
+	case KIND_EXEC:
+		*(enum exec_mode *)field = strcmp(value, "auto") == 0        ? EXEC_AUTO
+		                           : strcmp(value, "appliance") == 0 ? EXEC_APPLIANCE
+		                                                             : EXEC_SANDBOX;
+		break;
+	case KIND_WINDOW:
+		*(enum boot_window *)field =
+			strcmp(value, "reachable") == 0 ? WINDOW_REACHABLE : WINDOW_UNREACHABLE;
+		break;
+	case KIND_FIRMWARE:
+		set_firmware(field, value);
+		break;
+	case KIND_SPECIAL:
+		break;
+	}
+	return 0;
+}
