@@ -39,7 +39,7 @@ SOURCES   := $(filter-out builder/main.c,$(wildcard builder/*.c builder/*/*.c st
 OBJECTS   := $(SOURCES:%.c=$(BUILD)/%.o)
 UNITS     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 C_FILES   := $(wildcard builder/*.[ch] builder/*/*.[ch] stages/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
-SH_FILES  := $(wildcard tools/*.sh builder/sandbox/*.sh boot/smoke/*.sh tests/*/*.sh tests/*/*.bash) .ci/run
+SH_FILES  := $(wildcard tools/*.sh tools/*/*.sh builder/sandbox/*.sh boot/smoke/*.sh tests/*/*.sh tests/*/*.bash) .ci/run
 
 .PHONY: all
 all: $(BUILD)/gpuimg $(BUILD)/build-gpu-base-image
@@ -95,6 +95,8 @@ install: all ## honours DESTDIR and PREFIX
 	for f in grub-probe grub-mkrelpath; do \
 		install -D -m 0755 builder/sandbox/$$f.sh $(DESTDIR)$(pkgdatadir)/sandbox/$$f.sh || exit 1; done
 	install -D -m 0755 tools/make-base.sh $(DESTDIR)$(pkgdatadir)/make-base.sh
+	for f in tools/make-base/*.sh; do \
+		install -D -m 0644 $$f $(DESTDIR)$(pkgdatadir)/make-base/$${f##*/} || exit 1; done
 
 .PHONY: uninstall
 uninstall:

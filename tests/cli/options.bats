@@ -193,6 +193,9 @@ load ../lib/common
 	run_split "$BATS_TEST_TMPDIR/root/usr/bin/gpuimg" build --plan -q --data-dir="$BATS_TEST_TMPDIR/root/usr/share/gpuimg" "$(phony plain)"
 	expect_status 0
 	expect_in "$out" "pci=nocrs"
+	run_split "$BATS_TEST_TMPDIR/root/usr/share/gpuimg/make-base.sh" --print-recipe --suite=bookworm
+	expect_status 0
+	[ -n "$out" ]
 	make -s -C "$REPO" uninstall DESTDIR="$BATS_TEST_TMPDIR/root" PREFIX=/usr >&2
 	[ -z "$(find "$BATS_TEST_TMPDIR/root" -type f)" ]
 }
