@@ -164,8 +164,10 @@ lint: format-check ## compilers' warnings, clang-tidy, cppcheck, shellcheck, for
 	$(MAKE) BUILD=$(BUILD)/lint-clang CC=clang CFLAGS='-O1 -Werror' all units
 	printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P 2 -n 8 sh -c \
 		'clang-tidy --quiet "$$@" -- -std=c17 $(OUR_CPPFLAGS_TIDY)' sh
+	# resourceLeak: cppcheck does not know the cleanup attribute; the analyzer above does
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
-		--suppress=missingIncludeSystem --error-exitcode=1 -I. builder stages
+		-D__cppcheck__ --suppress=missingIncludeSystem --suppress=resourceLeak \
+		--error-exitcode=1 -I. builder stages
 	shellcheck $(SH_FILES)
 OUR_CPPFLAGS_TIDY = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. -DGPUIMG_VERSION=\"\" \
 	-DGPUIMG_DATADIR=\"\" $(PKG_CFLAGS)

@@ -7,6 +7,10 @@
 
 #include "appliance-internal.h"
 
+#define COMMAND_S     3600 /* unless the caller says otherwise */
+#define TAIL_LINES    6
+#define TAIL_LINE_MAX 300
+
 struct appliance_root {
 	struct rootfs base;
 	struct appliance *a;
@@ -156,6 +160,66 @@ static int root_chmod(struct rootfs *r, const char *path, uint32_t mode, struct 
 	               : 0;
 }
 
+static int root_xattrs(struct rootfs *r, const char *path, struct rootfs_xattr **ret,
+                       size_t *ret_count, struct error *err)
+{
+	struct appliance *a = appliance_of(r);
+	struct guestfs_xattr_list *list = guestfs_lgetxattrs(a->g, path);
+	struct rootfs_xattr *xattrs = NULL;
+
+	*ret = NULL;
+	*ret_count = 0;
+	if (!list) {
+		/* vfat has none */
+		return guestfs_last_errno(a->g) == ENOTSUP
+		               ? 0
+		               : failed(r, err, "read the extended attributes of", path);
+	}
+	if (list->len)
+		xattrs = mem_grow(NULL, list->len, sizeof(*xattrs));
+	for (uint32_t i = 0; i < list->len; i++) {
+		const struct guestfs_xattr *x = &list->val[i];
+
+		xattrs[i] =
+			(struct rootfs_xattr){str_copy(x->attrname),
+		                              mem_copy(x->attrval, x->attrval_len), x->attrval_len};
+	}
+	*ret = xattrs;
+	*ret_count = list->len;
+	guestfs_free_xattr_list(list);
+	return 0;
+}
+
+/* The last lines of a program's own words; as proc_run() shows them. */
+static char *last_lines(const char *text)
+{
+	CLEANUP_STRV struct strv all = strv_split(text, "\r\n");
+	CLEANUP_STRV struct strv shown = {0};
+
+	for (size_t i = all.count > TAIL_LINES ? all.count - TAIL_LINES : 0; i < all.count; i++)
+		strv_take(&shown, str_printable(all.items[i], TAIL_LINE_MAX));
+	return strv_join(&shown, "\n  | ");
+}
+
+/* What libguestfs has for a command that failed is what it wrote to stderr, and no more. */
+static int run_failed(struct rootfs *r, struct error *err, const char *program)
+{
+	struct appliance *a = appliance_of(r);
+	const char *said = guestfs_last_error(a->g);
+	CLEANUP_FREE char *shown = str_printable(program, 300);
+	CLEANUP_FREE char *tail = last_lines(said ? said : "");
+	unsigned seconds;
+
+	if (said) {
+		log_raw(a->log, said, strlen(said));
+		log_raw(a->log, "\n", 1);
+	}
+	if (appliance_is_silent(a, &seconds))
+		return failed(r, err, "run", program);
+	return error_set(err, "cannot run '%s' in the appliance: it failed%s%s", shown,
+	                 *tail ? "; it said:\n  | " : " without a message", tail);
+}
+
 /*
  * guestfs_command() takes no environment and no deadline: env(1) gives the one, timeout(1), in
  * the image's coreutils, the other. Its output comes back at the end, bounded by the protocol.
@@ -163,13 +227,14 @@ static int root_chmod(struct rootfs *r, const char *path, uint32_t mode, struct 
 static int root_run(struct rootfs *r, const struct guest_command *c, struct error *err)
 {
 	struct appliance *a = appliance_of(r);
+	unsigned seconds = c->timeout_ms ? (c->timeout_ms - 1) / 1000 + 1 : COMMAND_S;
 	CLEANUP_STRV struct strv argv = {0};
 	CLEANUP_FREE char *output = NULL;
 
 	strv_add(&argv, "/usr/bin/timeout");
 	strv_add(&argv, "-k");
 	strv_add(&argv, "10");
-	strv_addf(&argv, "%u", c->timeout_ms ? c->timeout_ms / 1000 : 3600);
+	strv_addf(&argv, "%u", seconds);
 	strv_add(&argv, "/usr/bin/env");
 	strv_add(&argv, "-i");
 	strv_add(&argv, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -180,12 +245,18 @@ static int root_run(struct rootfs *r, const struct guest_command *c, struct erro
 		strv_add(&argv, c->env[i]);
 	for (size_t i = 0; c->argv[i]; i++)
 		strv_add(&argv, c->argv[i]);
+	/* timeout(1) is the guest's own and may do anything, or nothing */
+	appliance_watch(a, seconds + 60);
 	output = guestfs_command(a->g, argv.items);
+	appliance_unwatch(a);
 	if (!output)
-		return failed(r, err, "run", c->argv[0]);
+		return run_failed(r, err, c->argv[0]);
 	log_raw(a->log, output, strlen(output));
-	if (c->ret_stdout)
-		*c->ret_stdout = STEAL(output);
+	if (!c->ret_stdout)
+		return 0;
+	if (strlen(output) > c->max_bytes)
+		return error_set(err, "'%s' wrote more than %zu bytes", c->argv[0], c->max_bytes);
+	*c->ret_stdout = STEAL(output);
 	return 0;
 }
 
@@ -210,6 +281,7 @@ static const struct rootfs_ops appliance_ops = {
 	.chmod = root_chmod,
 	.run = root_run,
 	.close = root_close,
+	.xattrs = root_xattrs,
 };
 
 int appliance_rootfs(struct rootfs **ret, struct appliance *a, struct error *err)

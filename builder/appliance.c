@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <guestfs.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +10,32 @@
 
 #include "appliance-internal.h"
 
+#define UMOUNT_TRIES             8
+#define UMOUNT_PAUSE_MS          500
 #define DEFAULT_LAUNCH_TIMEOUT_S 180
 #define DEFAULT_MEMORY_MIB       1024
+
+#define MOUNT_S  120
+#define WRITE_S  900
+#define TRIM_S   600
+#define FINISH_S 300
+
+static int silent_error(struct error *err, const char *attempted, unsigned seconds)
+{
+	error_set(err, "%s in the appliance: it did not answer in %u s", attempted, seconds);
+	error_code(err, EXIT_HOST);
+	return error_hint(err, "the log has the appliance's own messages; a host that is very busy "
+	                       "may be too slow for it");
+}
 
 int appliance_error(struct error *err, struct appliance *a, const char *attempted)
 {
 	const char *why = guestfs_last_error(a->g);
 	CLEANUP_FREE char *shown = str_printable(why ? why : "unknown error", 1000);
+	unsigned seconds;
 
+	if (appliance_is_silent(a, &seconds))
+		return silent_error(err, attempted, seconds);
 	return error_set(err, "%s in the appliance: %s", attempted, shown);
 }
 
@@ -60,9 +79,20 @@ static int configure(struct appliance *a, const struct appliance_options *o, str
 static void *launch_thread(void *opaque)
 {
 	struct appliance *a = opaque;
-	int result = guestfs_launch(a->g);
+	const char *why = NULL;
+	pid_t qemu = 0;
+	int result;
 
+	/* Error handler and last error are each thread's own. */
+	guestfs_set_error_handler(a->g, NULL, NULL);
+	result = guestfs_launch(a->g);
+	if (result < 0)
+		why = guestfs_last_error(a->g);
+	else
+		qemu = guestfs_get_pid(a->g);
 	pthread_mutex_lock(&a->lock);
+	a->launch_error = why ? str_copy(why) : NULL;
+	a->qemu = qemu;
 	a->launched = result == 0 ? 1 : -1;
 	pthread_cond_broadcast(&a->changed);
 	pthread_mutex_unlock(&a->lock);
@@ -89,7 +119,8 @@ int appliance_start(struct appliance **ret, const struct appliance_options *opti
 	if (!a->g) {
 		error_set(err, "cannot create a libguestfs handle");
 	} else if (configure(a, options, err) == 0) {
-		if (pthread_create(&a->thread, NULL, launch_thread, a) == 0) {
+		if (appliance_watchdog_start(a) == 0 &&
+		    pthread_create(&a->thread, NULL, launch_thread, a) == 0) {
 			a->thread_runs = true;
 			*ret = a;
 			return 0;
@@ -104,8 +135,10 @@ static int launch_failed(struct appliance *a, struct error *err)
 {
 	CLEANUP_ERROR struct error unreadable = ERROR_INIT;
 	CLEANUP_FREE char *kernel = NULL;
+	CLEANUP_FREE char *shown =
+		str_printable(a->launch_error ? a->launch_error : "unknown error", 1000);
 
-	appliance_error(err, a, "cannot start the libguestfs appliance");
+	error_set(err, "cannot start the libguestfs appliance: %s", shown);
 	error_code(err, EXIT_HOST);
 	/* Ubuntu keeps /boot/vmlinuz-* at 0600: supermin then says no more than "exit status 1". */
 	if (accel_host_kernel(&kernel, &unreadable) < 0) {
@@ -154,8 +187,13 @@ void appliance_close(struct appliance *a)
 			return;
 		pthread_join(a->thread, NULL);
 	}
-	if (a->g)
+	if (a->g) {
+		appliance_watch(a, FINISH_S);
 		guestfs_close(a->g);
+		appliance_unwatch(a);
+	}
+	appliance_watchdog_end(a);
+	free(a->launch_error);
 	pthread_cond_destroy(&a->changed);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -168,56 +206,95 @@ int appliance_mount(struct appliance *a, const struct volume *volume, const char
 		volume->number ? str_format("/dev/sda%d", volume->number) : str_copy("/dev/sda");
 	CLEANUP_FREE char *what = str_format("cannot mount %s at '%s'", device, path);
 
+	int result = 0;
+
 	if (appliance_wait(a, err) < 0)
 		return -1;
-	if (strcmp(path, "/") != 0 && guestfs_mkdir_p(a->g, path) < 0)
-		return appliance_error(err, a, what);
-	if (guestfs_mount_options(a->g, "", device, path) < 0)
-		return appliance_error(err, a, what);
-	return 0;
+	appliance_watch(a, MOUNT_S);
+	if (strcmp(path, "/") != 0)
+		result = guestfs_mkdir_p(a->g, path);
+	if (result == 0)
+		result = guestfs_mount_options(a->g, "", device, path);
+	appliance_unwatch(a);
+	return result < 0 ? appliance_error(err, a, what) : 0;
 }
 
 int appliance_umount_all(struct appliance *a, struct error *err)
 {
+	int result;
+
 	if (appliance_wait(a, err) < 0)
 		return -1;
-	return guestfs_umount_all(a->g) < 0 ? appliance_error(err, a, "cannot unmount") : 0;
+	appliance_watch(a, MOUNT_S);
+	result = guestfs_umount_all(a->g);
+	appliance_unwatch(a);
+	return result < 0 ? appliance_error(err, a, "cannot unmount") : 0;
 }
 
 int appliance_remove(struct appliance *a, const struct strv *paths, struct error *err)
 {
-	for (size_t i = 0; i < paths->count; i++)
-		if (guestfs_rm_rf(a->g, paths->items[i]) < 0)
-			return appliance_error(err, a, "cannot remove a file");
-	return 0;
+	int result = 0;
+
+	appliance_watch(a, WRITE_S);
+	for (size_t i = 0; i < paths->count && result == 0; i++)
+		result = guestfs_rm_rf(a->g, paths->items[i]);
+	appliance_unwatch(a);
+	return result < 0 ? appliance_error(err, a, "cannot remove a file") : 0;
 }
 
 int appliance_tar_in(struct appliance *a, int fd, struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("/dev/fd/%d", fd);
 
-	if (guestfs_tar_in_opts(a->g, path, "/", GUESTFS_TAR_IN_OPTS_XATTRS, 1,
-	                        GUESTFS_TAR_IN_OPTS_ACLS, 1, -1) < 0)
-		return appliance_error(err, a, "cannot write the changed files back");
-	return 0;
+	int result;
+
+	/* Without ACLS: they are among the extended attributes, and GNU tar would then set them
+	 * once more, from the mode. */
+	appliance_watch(a, WRITE_S);
+	result = guestfs_tar_in_opts(a->g, path, "/", GUESTFS_TAR_IN_OPTS_XATTRS, 1, -1);
+	appliance_unwatch(a);
+	return result < 0 ? appliance_error(err, a, "cannot write the changed files back") : 0;
 }
 
 int appliance_trim(struct appliance *a, const struct guest *guest, struct error *err)
 {
-	for (size_t i = 0; i < guest->mount_count; i++) {
+	int result = 0;
+
+	appliance_watch(a, TRIM_S);
+	for (size_t i = 0; i < guest->mount_count && result == 0; i++) {
 		const struct guest_mount *m = &guest->mounts[i];
 
-		if (strcmp(m->volume->type ? m->volume->type : "", "vfat") == 0)
-			continue;
-		if (guestfs_fstrim(a->g, m->path, -1) < 0)
-			return appliance_error(err, a, "cannot give free space back (fstrim)");
+		if (strcmp(m->volume->type ? m->volume->type : "", "vfat") != 0)
+			result = guestfs_fstrim(a->g, m->path, -1);
 	}
-	return 0;
+	appliance_unwatch(a);
+	return result < 0 ? appliance_error(err, a, "cannot give free space back (fstrim)") : 0;
+}
+
+/*
+ * What a command of the image left running keeps /dev busy: timeout(1) of busybox looks only once
+ * a second whether its program still lives. What stays longer is a reason to fail.
+ */
+static int umount_patiently(struct appliance *a)
+{
+	for (int i = 0; i < UMOUNT_TRIES; i++) {
+		if (guestfs_umount_all(a->g) == 0)
+			return 0;
+		poll(NULL, 0, UMOUNT_PAUSE_MS);
+	}
+	return guestfs_umount_all(a->g);
 }
 
 int appliance_finish(struct appliance *a, struct error *err)
 {
-	if (guestfs_sync(a->g) < 0 || guestfs_umount_all(a->g) < 0 || guestfs_shutdown(a->g) < 0)
+	int result = 0;
+	unsigned seconds;
+
+	appliance_watch(a, FINISH_S);
+	if (guestfs_sync(a->g) < 0 || umount_patiently(a) < 0 || guestfs_shutdown(a->g) < 0)
+		result = -1;
+	appliance_unwatch(a);
+	if (result < 0 || appliance_is_silent(a, &seconds))
 		return appliance_error(err, a, "cannot flush the image");
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "backend.h"
 #include "data.h"
+#include "extfs.h"
 #include "sandbox.h"
 #include "tree.h"
 
@@ -23,9 +24,7 @@ int backend_choose(const struct backend **ret, struct build *b, struct error *er
 		mode = EXEC_APPLIANCE;
 	if (mode != EXEC_APPLIANCE && sandbox_check_host(b->work_dir, &no_sandbox) < 0) {
 		if (mode == EXEC_SANDBOX) {
-			error_set(err, "%s", no_sandbox.message);
-			if (no_sandbox.hint)
-				error_hint(err, "%s", no_sandbox.hint);
+			error_take(err, &no_sandbox);
 			return error_code(err, EXIT_HOST);
 		}
 		log_warn(b->log,
@@ -165,7 +164,7 @@ static int send_changes(struct build *b, const struct strv *changed, struct erro
 	close(fds[0]); /* a writer that still runs gets EPIPE */
 	pthread_join(thread, NULL);
 	if (job.result < 0 && result == 0)
-		result = error_set(err, "%s", job.err.message);
+		result = error_take(err, &job.err);
 	error_free(&job.err);
 	return result;
 }
@@ -182,6 +181,30 @@ static int add_stale_tmp(const struct build *b, struct strv *removed, struct err
 	return 0;
 }
 
+/* The tree is made of ext file systems only: a directory that is a mount point of another one
+ * is empty there, and what becomes of it says nothing about that one's files. */
+static void spare_mounts(const struct build *b, struct strv *changed, struct strv *removed)
+{
+	CLEANUP_STRV struct strv mounts = {0};
+	CLEANUP_STRV struct strv dropped = {0};
+	const struct guest *guest = b->guest;
+
+	if (!extfs_supports(guest->mounts[0].volume))
+		return;
+	for (size_t i = 1; i < guest->mount_count; i++)
+		if (!extfs_supports(guest->mounts[i].volume))
+			strv_add(&mounts, guest->mounts[i].path);
+	tree_spare_mounts(&mounts, changed, removed, &dropped);
+	for (size_t i = 0; i < dropped.count; i++) {
+		CLEANUP_FREE char *shown = str_printable(dropped.items[i], 300);
+
+		log_warn(b->log,
+		         "'%s' was changed at a mount point of a file system that the sandbox "
+		         "does not hold, ignoring",
+		         shown);
+	}
+}
+
 static int sandbox_commit(struct build *b, struct error *err)
 {
 	CLEANUP_STRV struct strv changed = {0};
@@ -192,6 +215,7 @@ static int sandbox_commit(struct build *b, struct error *err)
 	if (tree_changes(b->tree, &changed, &removed, err) < 0 ||
 	    (strv_has(&b->options->stages, "seal") && add_stale_tmp(b, &removed, err) < 0))
 		return -1;
+	spare_mounts(b, &changed, &removed);
 	log_detail(b->log, "%zu files changed, %zu removed", changed.count, removed.count);
 	log_step_progress(b->log, -1, "waits for the appliance");
 	if (mount_all(b, err) < 0)

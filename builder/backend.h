@@ -20,8 +20,7 @@ struct backend {
 extern const struct backend backend_sandbox;
 extern const struct backend backend_appliance;
 
-/* --exec=auto: the appliance where KVM works, else the sandbox. Sets b->accel and b->sandbox;
- * *ret_why is a sentence for the report. */
+/* --exec=auto: the appliance where KVM works, else the sandbox. Sets b->accel and b->sandbox. */
 int backend_choose(const struct backend **ret, struct build *b, struct error *err);
 
 #endif

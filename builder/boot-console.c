@@ -2,6 +2,8 @@
 /*
  * The serial console of a guest, line by line. Kernel lines may stand behind other text (a
  * status line of systemd that had no newline yet), so they are looked for anywhere in a line.
+ * A kernel that was told 'quiet' says next to nothing: then the frames and the login prompt
+ * stand for it.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -78,6 +80,12 @@ static void enter(struct console *c, enum boot_phase phase)
 {
 	if (phase > c->seen.phase)
 		c->seen.phase = phase;
+}
+
+static void kernel_runs(struct console *c, enum boot_phase phase)
+{
+	c->seen.kernel = true;
+	enter(c, phase);
 }
 
 /* "[mem 0x800000000-0xfffffffff 64bit pref]": 0, or -1 where there is no such range. */
@@ -160,17 +168,32 @@ static void start_line(struct console *c, const char *line)
 	const char *version = strstr(line, version_mark);
 	const char *cmdline = strstr(line, cmdline_mark);
 
-	if (version && !c->seen.kernel) {
+	if (version && !c->seen.banner) {
 		CLEANUP_FREE char *word = NULL;
 
 		version += strlen(version_mark);
 		word = mem_copy(version, strcspn(version, " "));
 		set_text(&c->seen.kernel_version, word);
-		c->seen.kernel = true;
-		enter(c, PHASE_KERNEL);
+		c->seen.banner = true;
+		kernel_runs(c, PHASE_KERNEL);
 	}
-	if (cmdline && c->seen.kernel && !c->seen.cmdline)
+	if (cmdline && c->seen.banner && !c->seen.cmdline)
 		c->seen.cmdline = str_printable(cmdline + strlen(cmdline_mark), LINE_MAX_BYTES);
+}
+
+/* "[   12.345678] ": a quiet kernel's warnings and errors still come. */
+static bool has_stamp(const char *line)
+{
+	for (; (line = strchr(line, '[')); line++) {
+		size_t blanks = strspn(line + 1, " ");
+		size_t whole = strspn(line + 1 + blanks, "0123456789");
+		const char *dot = line + 1 + blanks + whole;
+		size_t part = *dot == '.' ? strspn(dot + 1, "0123456789") : 0;
+
+		if (whole && part == 6 && str_starts(dot + 1 + part, "] "))
+			return true;
+	}
+	return false;
 }
 
 static bool has_one_of(const char *line, const char *const *marks)
@@ -231,7 +254,7 @@ static void prompt_line(struct console *c, const char *line)
 	if (!blank || blank == line || !str_starts(blank, " login: "))
 		return;
 	c->seen.login = true;
-	enter(c, PHASE_USERSPACE);
+	kernel_runs(c, PHASE_USERSPACE);
 }
 
 static void take_line(struct console *c, const char *line)
@@ -240,15 +263,18 @@ static void take_line(struct console *c, const char *line)
 		"] nouveau 0000:", "] NovaCore 0000:", "] nova_core 0000:", NULL};
 
 	start_line(c, line);
+	if (has_stamp(line))
+		kernel_runs(c, PHASE_KERNEL);
+	if (frames_line(c->frames, line))
+		kernel_runs(c, PHASE_USERSPACE);
+	prompt_line(c, line);
 	if (!c->seen.kernel)
 		return;
-	frames_line(c->frames, line);
 	pci_line(c, line);
 	dmi_line(c, line);
 	disk_line(c, line);
 	end_line(c, line);
 	phase_line(c, line);
-	prompt_line(c, line);
 	if (strstr(line, "ignored, not CPU addressable"))
 		c->seen.window_dropped = true;
 	if (has_one_of(line, nouveau))
@@ -270,6 +296,5 @@ void console_feed(struct console *c, const char *data, size_t size)
 	}
 	/* A prompt waits without a newline. */
 	c->line[c->length] = '\0';
-	if (c->seen.kernel)
-		prompt_line(c, c->line);
+	prompt_line(c, c->line);
 }

@@ -157,7 +157,11 @@ static void card_facts(const struct source *s, struct boot_facts *f)
 		return;
 	}
 	f->card_reads = s->end->card.reads;
-	if (s->end->card.firmware_reads && !s->seen->kernel)
+	/*
+	 * Who read is told apart by the kernel's first lines. Without them (a quiet kernel) all
+	 * reads are the system's: no firmware that we know reads BAR0 (fake-gpu.h).
+	 */
+	if (!s->seen->banner)
 		f->card_reads += s->end->card.firmware_reads;
 	if (f->card_reads)
 		f->card_probed = FACT_YES;
@@ -197,8 +201,10 @@ static void bar_facts(const struct source *s, struct boot_facts *f)
 {
 	const struct console_seen *seen = s->seen;
 
-	if (seen->kernel)
-		f->window_dropped = seen->window_dropped ? FACT_YES : FACT_NO;
+	if (seen->window_dropped)
+		f->window_dropped = FACT_YES;
+	else if (seen->banner)
+		f->window_dropped = FACT_NO;
 	f->bar_message = str_copy(seen->bar_message);
 	if (bar_from_frame(s, f))
 		return;
@@ -274,7 +280,9 @@ static void list_unseen(const struct source *s, struct boot_facts *f)
 
 	unseen(f, "userspace", f->userspace == FACT_UNSEEN, s->why_early);
 	unseen(f, "booted", f->booted == FACT_UNSEEN, s->why_late);
-	unseen(f, "window_dropped", f->window_dropped == FACT_UNSEEN, s->why_early);
+	unseen(f, "window_dropped", f->window_dropped == FACT_UNSEEN,
+	       s->seen->kernel ? "the kernel's own lines did not come (quiet console?)"
+	                       : s->why_early);
 	unseen(f, "bar_assigned", f->bar_assigned == FACT_UNSEEN,
 	       s->seen->kernel
 	               ? "the kernel said nothing about the large BAR (quiet console?), and "

@@ -7,9 +7,8 @@
 #include <unistd.h>
 
 #include "boot-internal.h"
-#include "proc.h"
+#include "export.h"
 
-#define TOOL_TIMEOUT_MS 60000
 #define VARS_MAX_BYTES  (16 << 20)
 #define WORK_NEED_BYTES (UINT64_C(512) << 20)
 
@@ -32,23 +31,6 @@ int boot_files_check_space(const char *dir, struct error *err)
 		return error_code(err, EXIT_HOST);
 	}
 	return 0;
-}
-
-static int make_overlay(const struct boot_files *f, const struct boot_options *o, struct error *err)
-{
-	CLEANUP_FREE char *image = realpath(o->image, NULL);
-	const struct proc_options options = {.log = o->log, .timeout_ms = TOOL_TIMEOUT_MS};
-
-	if (!image)
-		return error_errno(err, errno, "cannot boot the image '%s'", o->image);
-
-	const char *const argv[] = {"qemu-img", "create", "-q",      "-f",       "qcow2", "-b",
-	                            image,      "-F",     o->format, f->overlay, NULL};
-
-	if (proc_run(argv, &options, NULL, 0, err) == 0)
-		return 0;
-	error_prefix(err, "cannot make an overlay over '%s'", image);
-	return error_code(err, EXIT_HOST);
 }
 
 /* OVMF writes to its variables. */
@@ -85,7 +67,9 @@ int boot_files_make(struct boot_files *f, const struct boot_options *o, const ch
 	}
 	if (boot_seed_write(f->seed, o->data_dir, nonce, settle_s, err) < 0)
 		return error_code(err, EXIT_HOST);
-	return make_overlay(f, o, err);
+	if (export_overlay(f->overlay, o->image, o->format, o->log, err) < 0)
+		return error_code(err, EXIT_HOST);
+	return 0;
 }
 
 static void remove_file(char *path)

@@ -87,7 +87,7 @@ static void take_piece(struct frame *frame, const struct strv *fields, uint64_t 
 }
 
 /* 'text' is what follows the mark: its six fields, and whatever the kernel put behind them. */
-static void take_line(struct frames *f, const char *text)
+static bool take_line(struct frames *f, const char *text)
 {
 	CLEANUP_STRV struct strv fields = strv_split(text, " \r\n");
 	CLEANUP_FREE char *signed_part = NULL;
@@ -95,31 +95,34 @@ static void take_line(struct frames *f, const char *text)
 	uint64_t number, sum, count;
 
 	if (fields.count < FIELDS || !str_starts(fields.items[5], ";"))
-		return;
+		return false;
 	signed_part = str_format("%s %s %s %s", fields.items[0], fields.items[1], fields.items[2],
 	                         fields.items[3]);
 	if (str_parse_uint(fields.items[4], UINT32_MAX, &sum) < 0 ||
 	    frames_cksum(signed_part, strlen(signed_part)) != sum)
-		return;
+		return false;
 	frame = frame_by_name(f, fields.items[0]);
 	if (!frame || str_parse_uint(fields.items[1], MAX_PIECES, &number) < 0 ||
 	    strlen(fields.items[3]) > MAX_PIECE_CHARS)
-		return;
+		return false;
 	if (number > 0)
 		take_piece(frame, &fields, number);
 	else if (str_equal(fields.items[2], "end") &&
 	         str_parse_uint(fields.items[3], MAX_PIECES, &count) == 0)
 		frame->count = count;
+	return true;
 }
 
-void frames_line(struct frames *f, const char *line)
+bool frames_line(struct frames *f, const char *line)
 {
 	const char *at = line;
+	bool ours = false;
 
 	while ((at = strstr(at, f->mark))) {
 		at += strlen(f->mark);
-		take_line(f, at);
+		ours |= take_line(f, at);
 	}
+	return ours;
 }
 
 bool frames_whole(const struct frames *f, enum frame_phase phase)

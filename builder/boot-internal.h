@@ -31,8 +31,8 @@ struct frames;
 
 struct frames *frames_new(const char *nonce);
 void frames_free(struct frames *f);
-/* Any line of the console; what is not ours, or is broken, is left aside. */
-void frames_line(struct frames *f, const char *line);
+/* Any line of the console; what is not ours, or is broken, is left aside. Whether one was ours. */
+bool frames_line(struct frames *f, const char *line);
 bool frames_whole(const struct frames *f, enum frame_phase phase);
 /* The value of a fact, of a whole frame; NULL if the guest did not tell it. Owned by the caller. */
 char *frames_value(const struct frames *f, enum frame_phase phase, const char *key);
@@ -46,7 +46,8 @@ enum boot_phase { PHASE_FIRMWARE, PHASE_KERNEL, PHASE_INITRAMFS, PHASE_USERSPACE
 /* What the kernel's own lines say. */
 struct console_seen {
 	enum boot_phase phase;
-	bool kernel;
+	bool kernel; /* one runs: its lines, a frame or a login prompt came */
+	bool banner; /* its very first lines came: a quiet kernel does not say them */
 	bool panic;
 	bool login;      /* a login prompt */
 	bool cloud_done; /* cloud-init says that it has finished */
@@ -118,8 +119,6 @@ void boot_files_remove(struct boot_files *f);
 
 /* Refuses what no recipe can show, before anything runs. */
 int boot_recipe_check(const struct boot_options *o, struct error *err);
-/* The UEFI firmware of this host and the template of its variables. */
-int boot_recipe_firmware(char **ret_code, char **ret_vars, struct error *err);
 /* gpu_fd: QEMU's end of the fake card's socket, -1 for none; sandbox: this QEMU has -sandbox. */
 struct strv boot_recipe_argv(const struct boot_options *o, const struct boot_files *files,
                              int gpu_fd, bool sandbox);

@@ -81,8 +81,6 @@ static void judge_devices(const struct boot_facts *f, struct strv *reasons)
 		strv_add(reasons, "the root disk does not work beside the large BAR");
 	if (f->nic_ok == FACT_NO)
 		strv_add(reasons, "no network interface has an address");
-	if (f->serial_ok == FACT_NO)
-		strv_add(reasons, "the serial console does not work");
 }
 
 /* base: NULL if there is none. */

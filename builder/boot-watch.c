@@ -98,7 +98,7 @@ static void note_progress(struct run *r)
 	const struct console_seen *seen = console_seen(r->console);
 	enum boot_phase phase = r->how ? PHASE_DONE : seen->phase;
 
-	if (seen->kernel && r->gpu)
+	if (seen->banner && r->gpu)
 		fake_gpu_firmware_done(r->gpu);
 	note_time(&r->panic_at, seen->panic);
 	note_time(&r->login_at, seen->login);

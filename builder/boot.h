@@ -41,7 +41,7 @@ struct boot_facts {
 	enum boot_window window;
 	bool early_only;
 	char *ended;              /* how the run ended, for people: "all facts are in" */
-	enum fact kernel_started; /* "Linux version" on the console */
+	enum fact kernel_started; /* a kernel, or what runs on one, was heard on the console */
 	enum fact userspace;      /* cloud-init ran our seed (early frame came whole) */
 	enum fact booted;         /* the late frame came too; without cloud-init: a login prompt */
 	enum fact window_dropped; /* "ignored, not CPU addressable" */
@@ -67,6 +67,9 @@ struct boot_facts {
 	char *accelerator, *firmware_version;
 	struct strv unseen; /* which facts could not be seen, and why, one line each */
 };
+
+/* The UEFI firmware of this host and the template of its variables. */
+int boot_recipe_firmware(char **ret_code, char **ret_vars, struct error *err);
 
 /* What 'ended' begins with where the guest fell silent half-way and stayed so. */
 #define BOOT_STALLED "the guest said nothing more for"

@@ -17,6 +17,10 @@ struct bootchain {
 	struct grub_config grub;
 };
 
+/*
+ * Entries of grub.cfg and of the files in /boot/grub that it sources (41_custom sources
+ * custom.cfg). Errors (EXIT_INPUT): entries that live elsewhere, as BLS files or UKIs.
+ */
 int bootchain_read(struct bootchain *ret, struct rootfs *root, struct error *err);
 void bootchain_free(struct bootchain *chain);
 /* A path as GRUB writes it ("/vmlinuz-…" where /boot is a file system of its own) as a path

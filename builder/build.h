@@ -24,12 +24,14 @@ struct build {
 	char *data_dir;
 	char *work_dir; /* our own, removed at the end */
 	char *base_path, *base_digest;
+	struct error digest_err;
 	struct image_info base_info;
 	struct disk *base_disk;
 	struct rootfs *base_root; /* read-only */
 	struct guest *guest;      /* of the base; its kernels are read anew before 'initramfs' */
 	struct bootchain before;  /* the base's boot entries */
 	struct appliance *reader; /* where libext2fs does not read the file system; usually NULL */
+	struct appliance *result_reader; /* the same for the exported image */
 
 	bool sandbox; /* which backend runs the guest's programs */
 	struct accel accel;

@@ -58,6 +58,10 @@ static inline int steal_fd(int *fd)
 }
 
 /* Give ownership away: yields the pointer and leaves NULL behind. */
+#ifdef __cppcheck__ /* which does not parse __typeof__ */
+#define STEAL(p) steal_ptr(&(p))
+#else
 #define STEAL(p) ((__typeof__(p))steal_ptr(&(p)))
+#endif
 
 #endif

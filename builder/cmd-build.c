@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* build: base image in, proven node image out. The driver of the whole pipeline. */
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,16 +20,20 @@
 #include "supervise.h"
 #include "workdir.h"
 
+/* The last resort; every step has deadlines of its own. */
+#define BUILD_TIMEOUT_S (6u * 3600)
+
 /* Names of what a build leaves, all derived from the artifact's. */
 struct names {
-	char *artifact, *partial, *manifest, *log, *console, *dir;
+	char *artifact, *partial, *manifest, *log, *console, *lock, *dir;
 };
 
 struct job {
 	const struct options *options;
 	struct names names;
 	char *work_dir;
-	int lock_fd;
+	int work_lock_fd;
+	int name_lock_fd; /* held for the whole build; -1 for a plan */
 };
 
 static void names_make(struct names *n, const char *output)
@@ -42,6 +48,7 @@ static void names_make(struct names *n, const char *output)
 	n->artifact = str_copy(output);
 	n->dir = str_copy(dirname(copy));
 	n->partial = str_format("%s/.%s.partial", n->dir, base);
+	n->lock = str_format("%s/.%s.lock", n->dir, base);
 	n->manifest = str_format("%s.manifest.json", stem);
 	n->log = str_format("%s.log", stem);
 	n->console = str_format("%s.console", stem);
@@ -54,6 +61,7 @@ static void names_free(struct names *n)
 	free(n->manifest);
 	free(n->log);
 	free(n->console);
+	free(n->lock);
 	free(n->dir);
 }
 
@@ -65,12 +73,31 @@ static void print_json(json_t *value)
 	json_decref(value);
 }
 
-/* The artifact's name comes last: what stands under it was proven. */
+static const char *file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* The lines of image and manifest in SHA256SUMS; digests NULL: they go. */
+static int update_sums(const struct names *n, const struct strv *digests, struct error *err)
+{
+	CLEANUP_STRV struct strv names = {0};
+
+	strv_add(&names, file_name(n->artifact));
+	strv_add(&names, file_name(n->manifest));
+	return manifest_update_sums(n->dir, &names, digests, err);
+}
+
+/*
+ * The artifact's name comes last: what stands under it was proven. If anything fails before, or
+ * a signal comes, cleanup() takes manifest and sums away again.
+ */
 static int publish_names(struct build *b, const struct names *n, struct error *err)
 {
 	CLEANUP_FREE char *digest = NULL;
 	CLEANUP_FREE char *manifest_digest = NULL;
-	CLEANUP_STRV struct strv names = {0};
 	CLEANUP_STRV struct strv digests = {0};
 	json_t *manifest;
 	int result;
@@ -82,11 +109,9 @@ static int publish_names(struct build *b, const struct names *n, struct error *e
 	json_decref(manifest);
 	if (result < 0 || digest_file(n->manifest, "SHA256", &manifest_digest, err) < 0)
 		return -1;
-	strv_add(&names, strrchr(n->artifact, '/') ? strrchr(n->artifact, '/') + 1 : n->artifact);
-	strv_add(&names, strrchr(n->manifest, '/') ? strrchr(n->manifest, '/') + 1 : n->manifest);
 	strv_add(&digests, digest);
 	strv_add(&digests, manifest_digest);
-	if (manifest_update_sums(n->dir, &names, &digests, err) < 0)
+	if (update_sums(n, &digests, err) < 0)
 		return -1;
 	if (rename(n->partial, n->artifact) < 0)
 		return error_errno(err, errno, "cannot give the image its name '%s'", n->artifact);
@@ -129,7 +154,55 @@ static int remove_old(const struct names *n, struct error *err)
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
 		if (unlink(paths[i]) < 0 && errno != ENOENT)
 			return error_errno(err, errno, "cannot replace '%s'", paths[i]);
+	return update_sums(n, NULL, err);
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+	struct stat first, second;
+
+	return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+	       first.st_ino == second.st_ino;
+}
+
+/* Nothing that goes in may be what a build replaces: the base, an upload, a script. */
+static int check_inputs(const struct options *o, const struct names *n, struct error *err)
+{
+	const char *const outputs[] = {n->artifact, n->partial, n->manifest, n->log};
+	CLEANUP_STRV struct strv inputs = {0};
+
+	if (o->base)
+		strv_add(&inputs, o->base);
+	strv_add_all(&inputs, &o->run);
+	for (size_t i = 0; i < o->upload.count; i++)
+		strv_take(&inputs, mem_copy(o->upload.items[i], strcspn(o->upload.items[i], ":")));
+	for (size_t i = 0; i < inputs.count; i++) {
+		for (size_t j = 0; j < sizeof(outputs) / sizeof(outputs[0]); j++) {
+			if (!is_same_file(inputs.items[i], outputs[j]))
+				continue;
+			error_set(err,
+			          "'%s' goes in, and the build would replace it: it is '%s' too",
+			          inputs.items[i], outputs[j]);
+			error_hint(err, "give the artifact another name with --output");
+			return error_code(err, EXIT_USAGE);
+		}
+	}
 	return 0;
+}
+
+/* Two builds of one name would take each other's file for their own. */
+static int lock_names(struct job *job, struct error *err)
+{
+	job->name_lock_fd = open(job->names.lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (job->name_lock_fd < 0) {
+		error_errno(err, errno, "cannot write '%s'", job->names.lock);
+		return error_code(err, EXIT_HOST);
+	}
+	if (flock(job->name_lock_fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	error_set(err, "another build is making '%s'", job->names.artifact);
+	error_hint(err, "wait for it, or give this one another name with --output");
+	return error_code(err, EXIT_HOST);
 }
 
 static int run(struct build *b, const struct job *job, struct error *err)
@@ -184,35 +257,64 @@ static int work(void *opaque)
 	return result;
 }
 
+/* What a failed build has begun to write; an older artifact that it never touched stays whole. */
+static void remove_unfinished(const struct job *job)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+
+	unlink(job->names.partial);
+	if (access(job->names.artifact, F_OK) == 0)
+		return;
+	unlink(job->names.manifest);
+	update_sums(&job->names, NULL, &ignored);
+}
+
 static void cleanup(void *opaque, int exit_code)
 {
 	const struct job *job = opaque;
 
-	if (exit_code != EXIT_OK || job->options->plan)
-		unlink(job->names.partial);
-	if (job->options->keep_work && exit_code != EXIT_OK)
+	if (exit_code != EXIT_OK && !job->options->plan)
+		remove_unfinished(job);
+	if (job->options->keep_work && exit_code != EXIT_OK) {
+		workdir_keep(job->work_dir);
 		fprintf(stderr, "gpuimg: the work directory is kept: '%s'\n", job->work_dir);
-	else
+	} else {
 		workdir_remove(job->work_dir);
+	}
 	if (exit_code < 0)
 		fprintf(stderr, "gpuimg: ended by signal %d; nothing was left under '%s'\n",
 		        -exit_code, job->names.artifact);
 }
 
+static int prepare(struct job *job, struct error *err)
+{
+	const struct options *o = job->options;
+
+	if (check_inputs(o, &job->names, err) < 0 || workdir_make_parents(o->cache_dir, err) < 0)
+		return -1;
+	if (!o->plan && (workdir_make_parents(job->names.dir, err) < 0 || lock_names(job, err) < 0))
+		return -1;
+	return workdir_make(&job->work_dir, &job->work_lock_fd, o->work_dir, err);
+}
+
 enum exit_code command_build(const struct options *o, struct error *err)
 {
-	struct job job = {.options = o, .lock_fd = -1};
-	const struct supervised s = {.work = work, .cleanup = cleanup, .opaque = &job};
+	struct job job = {.options = o, .work_lock_fd = -1, .name_lock_fd = -1};
+	const struct supervised s = {
+		.work = work, .cleanup = cleanup, .opaque = &job, .timeout_s = BUILD_TIMEOUT_S};
 	int result = -1;
 
 	names_make(&job.names, o->output);
-	if ((o->plan || workdir_make_parents(job.names.dir, err) == 0) &&
-	    workdir_make_parents(o->cache_dir, err) == 0 &&
-	    workdir_make(&job.work_dir, &job.lock_fd, o->work_dir, err) == 0)
+	if (prepare(&job, err) == 0) {
 		result = supervise(&s, err);
+		if (job.name_lock_fd >= 0)
+			unlink(job.names.lock);
+	}
+	if (job.name_lock_fd >= 0)
+		close(job.name_lock_fd);
+	if (job.work_lock_fd >= 0)
+		close(job.work_lock_fd);
 	names_free(&job.names);
 	free(job.work_dir);
-	if (job.lock_fd >= 0)
-		close(job.lock_fd);
 	return result < 0 ? error_exit_code(err) : (enum exit_code)result;
 }

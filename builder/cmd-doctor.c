@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "accel.h"
+#include "boot.h"
 #include "command.h"
 #include "data.h"
 #include "finding.h"
@@ -100,16 +100,14 @@ static void check_space(struct findings *f, const char *what, const char *dir, u
 
 static void check_ovmf(struct findings *f)
 {
-	static const char *const files[] = {"/usr/share/OVMF/OVMF_CODE.fd",
-	                                    "/usr/share/OVMF/OVMF_CODE_4M.fd"};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FREE char *code = NULL;
+	CLEANUP_FREE char *vars = NULL;
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		if (access(files[i], R_OK) == 0) {
-			finding_ok(f, "firmware", "'%s' is there (UEFI boot tests)", files[i]);
-			return;
-		}
-	}
-	finding_note(f, "firmware", "no OVMF: UEFI boot tests need the package 'ovmf'");
+	if (boot_recipe_firmware(&code, &vars, &err) == 0)
+		finding_ok(f, "firmware", "'%s' is there (UEFI boot tests)", code);
+	else
+		finding_note(f, "firmware", "%s; cure: %s", err.message, err.hint);
 }
 
 static void print_findings(const struct findings *f, const struct options *o)

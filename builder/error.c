@@ -12,6 +12,7 @@
 #undef error_prefix
 #undef error_hint
 #undef error_code
+#undef error_take
 
 static void replace(char **where, char *what)
 {
@@ -72,6 +73,14 @@ int error_code(struct error *err, enum exit_code code)
 {
 	if (err->code == EXIT_OK)
 		err->code = code;
+	return -1;
+}
+
+int error_take(struct error *err, struct error *from)
+{
+	error_free(err);
+	*err = *from;
+	*from = (struct error)ERROR_INIT;
 	return -1;
 }
 

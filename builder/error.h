@@ -42,6 +42,8 @@ int error_prefix(struct error *err, const char *format, ...) __attribute__((form
 int error_hint(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Sets the exit code, unless one is there. */
 int error_code(struct error *err, enum exit_code code);
+/* Message, hint and code of another error, which is empty then: for what a thread ran into. */
+int error_take(struct error *err, struct error *from);
 /* The exit code that a failure with this error ends with; never EXIT_OK. */
 enum exit_code error_exit_code(const struct error *err);
 struct log;
@@ -56,6 +58,7 @@ void error_free(struct error *err); /* releases the strings, leaves ERROR_INIT *
 #define error_prefix(...) (error_prefix(__VA_ARGS__), -1)
 #define error_hint(...)   (error_hint(__VA_ARGS__), -1)
 #define error_code(...)   (error_code(__VA_ARGS__), -1)
+#define error_take(...)   (error_take(__VA_ARGS__), -1)
 #endif
 
 #define CLEANUP_ERROR __attribute__((cleanup(error_free)))

@@ -187,6 +187,21 @@ static int read_mounts(struct guest *g, struct disk *disk, struct rootfs *root, 
 	return 0;
 }
 
+static bool is_esp(const struct guest_mount *m)
+{
+	return str_equal(m->volume->type, "vfat") &&
+	       (strcmp(m->path, "/boot/efi") == 0 || strcmp(m->path, "/efi") == 0);
+}
+
+/* Left out, it would be taken for an empty directory, and called proven. */
+static int refuse_mount(const struct disk *disk, const struct guest_mount *m, struct error *err)
+{
+	error_set(err, "image '%s': '%s' is on %s beside a root on ext4, which is not supported",
+	          disk_path(disk), m->path, m->volume->type ? m->volume->type : "unknown content");
+	error_hint(err, "use a base with '%s' on ext4", m->path);
+	return error_code(err, EXIT_INPUT);
+}
+
 /* The root again, now with the other file systems in their places. */
 static int open_mounted(struct rootfs **ret, struct guest *g, struct disk *disk,
                         struct appliance *appliance, struct error *err)
@@ -199,8 +214,10 @@ static int open_mounted(struct rootfs **ret, struct guest *g, struct disk *disk,
 	for (size_t i = 1; i < g->mount_count; i++) {
 		const struct guest_mount *m = &g->mounts[i];
 
+		if (ext && is_esp(m))
+			continue; /* nothing of ours reads it */
 		if (ext && !extfs_supports(m->volume))
-			continue; /* the ESP; nothing of ours reads it */
+			return refuse_mount(disk, m, err);
 		if (ext ? extfs_mount(r, m->path, m->volume, err) < 0
 		        : appliance_mount(appliance, m->volume, m->path, err) < 0)
 			return -1;

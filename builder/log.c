@@ -12,9 +12,10 @@
 #include "log.h"
 #include "str.h"
 
-#define BAR_WIDTH      24
-#define PLAIN_EVERY_MS 15000 /* without a terminal: a sign of life this often */
-#define DRAW_EVERY_MS  100
+#define BAR_WIDTH        24
+#define PLAIN_EVERY_MS   15000 /* without a terminal: a sign of life this often */
+#define DRAW_EVERY_MS    100
+#define DETAIL_MAX_BYTES 200
 
 struct log {
 	pthread_mutex_t lock;
@@ -78,16 +79,19 @@ const char *log_path(const struct log *log)
 	return log ? log->path : NULL;
 }
 
-int log_rename(struct log *log, const char *path, struct error *err)
+/* A text may quote a guest, whose bytes must not drive the terminal; its newlines stay. */
+static char *printable(const char *text)
 {
-	if (!log || !log->path)
-		return 0;
-	if (rename(log->path, path) < 0)
-		return error_errno(err, errno, "cannot rename the log '%s' to '%s'", log->path,
-		                   path);
-	free(log->path);
-	log->path = str_copy(path);
-	return 0;
+	CLEANUP_STRV struct strv lines = {0};
+
+	for (;;) {
+		size_t length = strcspn(text, "\n");
+
+		strv_take(&lines, str_printable(text, length));
+		if (!text[length])
+			return strv_join(&lines, "\n");
+		text += length + 1;
+	}
 }
 
 /* The caller holds the lock. */
@@ -101,11 +105,13 @@ static void clear_line(struct log *log)
 static void write_line(struct log *log, enum log_level level, const char *mark, const char *format,
                        va_list args)
 {
+	CLEANUP_FREE char *raw = NULL;
 	CLEANUP_FREE char *text = NULL;
 
 	if (!log)
 		return;
-	text = str_vformat(format, args);
+	raw = str_vformat(format, args);
+	text = printable(raw);
 	pthread_mutex_lock(&log->lock);
 	if (log->file)
 		fprintf(log->file, "[%8.3f] %s%s\n", seconds_since(&log->start), mark, text);
@@ -143,8 +149,10 @@ void log_warn(struct log *log, const char *format, ...)
 	va_end(args);
 }
 
-void log_error(struct log *log, const char *mark, const char *text)
+void log_error(struct log *log, const char *mark, const char *raw)
 {
+	CLEANUP_FREE char *text = printable(raw);
+
 	if (log) {
 		pthread_mutex_lock(&log->lock);
 		clear_line(log);
@@ -166,8 +174,10 @@ void log_raw(struct log *log, const void *data, size_t size)
 	pthread_mutex_unlock(&log->lock);
 }
 
-void log_step_begin(struct log *log, const char *name, const char *what)
+void log_step_begin(struct log *log, const char *name, const char *raw_what)
 {
+	CLEANUP_FREE char *what = printable(raw_what);
+
 	if (!log)
 		return;
 	pthread_mutex_lock(&log->lock);
@@ -201,13 +211,15 @@ static void draw_bar(struct log *log, double done, const char *detail)
 	fprintf(stderr, "\r\033[K  %-12s ", log->step);
 	if (done >= 0)
 		fprintf(stderr, "[%s] %3.0f%% ", bar, done * 100);
-	fprintf(stderr, "%5.1f s  %.60s", seconds_since(&log->begin), detail ? detail : "");
+	fprintf(stderr, "%5.1f s  %.60s", seconds_since(&log->begin), detail);
 	fflush(stderr);
 	log->line_open = true;
 }
 
-void log_step_progress(struct log *log, double done, const char *detail)
+void log_step_progress(struct log *log, double done, const char *raw_detail)
 {
+	/* One line that is drawn over: a newline is of no use here. */
+	CLEANUP_FREE char *detail = str_printable(raw_detail ? raw_detail : "", DETAIL_MAX_BYTES);
 	double every;
 
 	if (!log || log->level < LOG_NORMAL)
@@ -220,10 +232,10 @@ void log_step_progress(struct log *log, double done, const char *detail)
 			draw_bar(log, done, detail);
 		else if (done >= 0)
 			fprintf(stderr, "gpuimg: %s: %.0f%%, %.0f s %s\n", log->step, done * 100,
-			        seconds_since(&log->begin), detail ? detail : "");
+			        seconds_since(&log->begin), detail);
 		else
 			fprintf(stderr, "gpuimg: %s: %.0f s %s\n", log->step,
-			        seconds_since(&log->begin), detail ? detail : "");
+			        seconds_since(&log->begin), detail);
 	}
 	pthread_mutex_unlock(&log->lock);
 }

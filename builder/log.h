@@ -25,10 +25,11 @@ enum log_level {
 int log_open(struct log **ret, const char *path, enum log_level level, struct error *err);
 void log_close(struct log *log);
 const char *log_path(const struct log *log); /* NULL if there is no file */
-/* Keep the file under another name from now on (rename). */
-int log_rename(struct log *log, const char *path, struct error *err);
 
-/* log may be NULL in all of these: then nothing is written. */
+/*
+ * log may be NULL in all of these: then nothing is written. Texts may quote a guest: of their
+ * bytes only what prints, and newlines, reach the terminal and the file.
+ */
 void log_detail(struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void log_note(struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void log_warn(struct log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));

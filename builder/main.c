@@ -83,6 +83,10 @@ static int run_command(const struct command *command, int argc, char **argv)
 		return EXIT_OK;
 	}
 	code = command->run(&o, &err);
+	if (fflush(stdout) != 0 && code == EXIT_OK) {
+		error_errno(&err, errno, "cannot write the result to standard output");
+		code = EXIT_BUILD;
+	}
 	if (code != EXIT_OK && err.message)
 		return fail(&err);
 	error_free(&err);

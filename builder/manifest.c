@@ -203,7 +203,9 @@ int manifest_update_sums(const char *dir, const struct strv *names, const struct
 		if (!name || strv_has(names, name + 2))
 			strv_remove(&lines, i);
 	}
-	for (size_t i = 0; i < names->count; i++)
+	if (!digests && !*old)
+		return 0;
+	for (size_t i = 0; digests && i < names->count; i++)
 		strv_addf(&lines, "%s  %s", digests->items[i], names->items[i]);
 	text = strv_join(&lines, "\n");
 	ended = str_format("%s\n", text);

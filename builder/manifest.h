@@ -16,7 +16,7 @@
 json_t *manifest_make(const struct build *b, const char *artifact, const char *sha256,
                       const json_t *boot_test);
 int manifest_write(const json_t *manifest, const char *path, struct error *err);
-/* Puts or replaces the lines of the named files in DIR/SHA256SUMS. */
+/* Puts or replaces the lines of the named files in DIR/SHA256SUMS; digests NULL: takes them out. */
 int manifest_update_sums(const char *dir, const struct strv *names, const struct strv *digests,
                          struct error *err);
 

@@ -63,7 +63,7 @@ const struct option_row option_rows[] = {
          "our data files (default: as installed)", false},
 	{"keep-work", 0, KIND_ON, BUILD | BOOT, AT(keep_work), NULL, NULL,
          "keep the work directory after a failure", false},
-	{"plan", 0, KIND_ON, BUILD, AT(plan), NULL, NULL, "show what would be done; touch nothing",
+	{"plan", 0, KIND_ON, BUILD, AT(plan), NULL, NULL, "show what would be done; change nothing",
          true},
 	{"json", 0, KIND_ON, BUILD | BOOT | DOCTOR, AT(json), NULL, NULL, "results for machines",
          true},

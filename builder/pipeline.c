@@ -37,10 +37,12 @@ void build_free(struct build *b)
 	disk_close(b->base_disk);
 	disk_close(b->result_disk);
 	appliance_close(b->reader);
+	appliance_close(b->result_reader);
 	bootchain_free(&b->before);
 	bootchain_free(&b->after);
 	findings_free(&b->findings);
 	accel_free(&b->accel);
+	error_free(&b->digest_err);
 	strv_free(&b->blocked);
 	strv_free(&b->params);
 	strv_free(&b->initramfs_digests);
@@ -231,6 +233,35 @@ bool build_has_stage(const struct build *b, const struct stage *s)
 	return strv_has(&b->options->stages, s->name);
 }
 
+/* A profile's word that no stage has, or a need that its stages leave open. */
+static int check_profile(const struct build *b, struct error *err)
+{
+	const struct options *o = b->options;
+
+	for (size_t i = 0; i < o->stages.count; i++) {
+		bool known = false;
+
+		for (size_t j = 0; stages[j] && !known; j++)
+			known = strcmp(stages[j]->name, o->stages.items[i]) == 0;
+		if (known)
+			continue;
+		error_set(err, "profile '%s': there is no stage '%s'", o->profile,
+		          o->stages.items[i]);
+		return error_code(err, EXIT_USAGE);
+	}
+	if (strv_has(&o->stages, "initramfs") && !strv_has(&o->stages, "modprobe")) {
+		error_set(err, "profile '%s': stage 'initramfs' needs stage 'modprobe'",
+		          o->profile);
+		return error_code(err, EXIT_USAGE);
+	}
+	if ((o->run.count || o->upload.count) && !strv_has(&o->stages, "user")) {
+		error_set(err, "profile '%s' has no stage 'user', which --run and --upload need",
+		          o->profile);
+		return error_code(err, EXIT_USAGE);
+	}
+	return 0;
+}
+
 static int check_stages(struct build *b, struct error *err)
 {
 	for (size_t i = 0; stages[i]; i++)
@@ -278,11 +309,8 @@ static int apply_stages(struct build *b, struct error *err)
 static void *digest_thread(void *opaque)
 {
 	struct build *b = opaque;
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	char *digest = NULL;
 
-	if (digest_file(b->base_path, "SHA256", &digest, &ignored) == 0)
-		b->base_digest = digest;
+	digest_file(b->base_path, "SHA256", &b->base_digest, &b->digest_err);
 	return NULL;
 }
 
@@ -293,8 +321,8 @@ static int read_result(struct build *b, struct error *err)
 	if (image_check(&info, b->result_path, err) < 0 ||
 	    disk_open(&b->result_disk, b->result_path, "qcow2", false, err) < 0 ||
 	    disk_probe(b->result_disk, err) < 0 ||
-	    open_guest(b, b->result_disk, "qcow2", &b->reader, &b->result_guest, &b->result_root,
-	               err) < 0)
+	    open_guest(b, b->result_disk, "qcow2", &b->result_reader, &b->result_guest,
+	               &b->result_root, err) < 0)
 		return -1;
 	if (packages_read(&b->packages_after, b->result_root, err) < 0)
 		return -1;
@@ -328,17 +356,16 @@ static int digest_initramfs(struct build *b, struct error *err)
 /* Reads the exported image, not the working copy. */
 static int prove(struct build *b, struct error *err)
 {
-	/* The base's appliance, if one was needed, has done its work. */
-	if (b->reader) {
-		rootfs_close(STEAL(b->base_root));
-		appliance_close(STEAL(b->reader));
-	}
-	if (read_result(b, err) < 0)
+	if (read_result(b, err) < 0) {
+		err->code = EXIT_PROOF; /* it is our own file that was refused, not an input */
 		return error_prefix(err, "cannot read the exported image back");
+	}
 	for (size_t i = 0; stages[i]; i++)
 		if (build_has_stage(b, stages[i]) && stages[i]->verify &&
-		    stages[i]->verify(b, err) < 0)
+		    stages[i]->verify(b, err) < 0) {
+			err->code = EXIT_PROOF;
 			return error_prefix(err, "stage '%s', verify", stages[i]->name);
+		}
 	if (digest_initramfs(b, err) < 0)
 		return -1;
 	findings_log(&b->findings, b->log);
@@ -418,6 +445,10 @@ int build_make_image(struct build *b, const struct backend *backend, struct erro
 		result = -1;
 	if (digests)
 		pthread_join(digest, NULL);
+	if (result == 0 && !b->base_digest)
+		result = b->digest_err.message
+		                 ? error_take(err, &b->digest_err)
+		                 : digest_file(b->base_path, "SHA256", &b->base_digest, err);
 	if (result == 0 && b->options->boot_test)
 		result = step(b, "boot-test", "boot the base and the image under QEMU", boot_step,
 		              err);
@@ -440,7 +471,7 @@ static int check_space(struct build *b, const char *output_dir, struct error *er
 int build_accept(struct build *b, const char *output_dir, const struct backend **ret_backend,
                  struct error *err)
 {
-	if (get_base(b, err) < 0 ||
+	if (check_profile(b, err) < 0 || get_base(b, err) < 0 ||
 	    step(b, "preflight", "look at the base image", preflight, err) < 0 ||
 	    check_stages(b, err) < 0 || check_space(b, output_dir, err) < 0)
 		return -1;

@@ -17,6 +17,7 @@
 #define DEFAULT_TIMEOUT_MS (5 * 60 * 1000)
 #define TAIL_LINES         6
 #define LINE_MAX_BYTES     4096
+#define LOG_MAX_BYTES      ((size_t)64 << 20) /* of one run: guest programs must not fill our disk */
 
 extern char **environ;
 
@@ -162,6 +163,8 @@ struct output {
 	char *captured;
 	size_t captured_size;
 	size_t captured_max;
+	size_t logged;
+	bool log_full;
 	bool overflow;
 };
 
@@ -177,10 +180,25 @@ static void output_line(struct output *out, const struct proc_options *o)
 		o->on_line(o->opaque, out->line);
 }
 
+static void output_log(struct output *out, struct log *log, const char *data, size_t size)
+{
+	static const char full[] = "\nfurther output left out\n";
+	size_t left = LOG_MAX_BYTES - out->logged;
+	size_t part = size < left ? size : left;
+
+	if (out->log_full)
+		return;
+	log_raw(log, data, part);
+	out->logged += part;
+	out->log_full = part < size;
+	if (out->log_full)
+		log_raw(log, full, sizeof(full) - 1);
+}
+
 static void output_text(struct output *out, const struct proc_options *o, const char *data,
                         size_t size)
 {
-	log_raw(o->log, data, size);
+	output_log(out, o->log, data, size);
 	for (size_t i = 0; i < size; i++) {
 		bool end = data[i] == '\n' || data[i] == '\r';
 

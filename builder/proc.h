@@ -16,7 +16,7 @@
 
 struct proc_options {
 	const char *const *env; /* NULL: inherit ours */
-	struct log *log;        /* gets stderr (and stdout, unless captured); may be NULL */
+	struct log *log;        /* gets stderr (and stdout, unless captured), bounded; or NULL */
 	unsigned timeout_ms;    /* 0: five minutes */
 	int stdin_fd;           /* 0 stands for /dev/null; not closed here */
 	const int *pass_fds;    /* kept open in the child under the same numbers */

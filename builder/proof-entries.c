@@ -98,8 +98,9 @@ static void check_kept(struct findings *f, const struct guest *guest, const stru
 	for (size_t i = 0; i < was->args.count; i++) {
 		const char *arg = was->args.items[i];
 
-		if (strv_has(&e->args, arg) || is_merged(arg) || is_removed(arg, removed) ||
-		    *arg == '$' || has_same_root(guest, e, arg))
+		if (strv_has(&e->args, arg) || is_removed(arg, removed) ||
+		    (is_merged(arg) && cmdline_holds(&e->args, arg, NULL)) || *arg == '$' ||
+		    has_same_root(guest, e, arg))
 			continue;
 		finding_bad(f, "cmdline.kept", PARAM_CURE,
 		            "entry '%s' (line %d): lost '%s', which the base had", e->title,
@@ -121,15 +122,63 @@ static void check_file(struct findings *f, struct rootfs *root, const struct gue
 		            what, path);
 }
 
+/* The kernel that an entry boots, or NULL: not one that was found in /boot. */
+static const struct guest_kernel *kernel_of(struct rootfs *root, const struct guest *guest,
+                                            const struct grub_entry *e)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	CLEANUP_FREE char *path = bootchain_guest_path(guest, e->kernel);
+	CLEANUP_FREE char *real = NULL;
+
+	/* "/vmlinuz" is a link to one of them on Debian. */
+	rootfs_resolve(root, path, true, &real, &ignored);
+	for (size_t i = 0; real && i < guest->kernel_count; i++)
+		if (strcmp(guest->kernels[i].image, real) == 0)
+			return &guest->kernels[i];
+	return NULL;
+}
+
+/* Whether the entry loads the initramfs of its kernel that was proven, and no other kernel's. */
+static bool loads_initramfs(struct rootfs *root, const struct guest *guest,
+                            const struct grub_entry *e, const struct guest_kernel *k)
+{
+	for (size_t i = 0; i < e->initrds.count; i++) {
+		CLEANUP_ERROR struct error ignored = ERROR_INIT;
+		CLEANUP_FREE char *path = bootchain_guest_path(guest, e->initrds.items[i]);
+		CLEANUP_FREE char *real = NULL;
+
+		rootfs_resolve(root, path, true, &real, &ignored);
+		if (str_equal(real, k->initramfs))
+			return true;
+	}
+	return false;
+}
+
+static bool is_memory_test(const struct grub_entry *e)
+{
+	const char *slash = strrchr(e->kernel, '/');
+
+	return str_starts(slash ? slash + 1 : e->kernel, "memtest");
+}
+
 static void check_entry(struct findings *f, struct rootfs *root, const struct guest *guest,
                         const struct grub_entry *e)
 {
+	const struct guest_kernel *k = kernel_of(root, guest, e);
+
 	check_file(f, root, guest, e, e->kernel, "kernel");
 	for (size_t i = 0; i < e->initrds.count; i++)
 		check_file(f, root, guest, e, e->initrds.items[i], "initramfs");
-	if (e->initrds.count == 0)
+	if (!k)
+		finding_bad(
+			f, "cmdline.files", "remove the entry, or put its kernel into /boot",
+			"entry '%s' (line %d): boots '%s', which is none of the kernels that were "
+			"proven",
+			e->title, e->line, e->kernel);
+	else if (!loads_initramfs(root, guest, e, k))
 		finding_bad(f, "cmdline.files", "write the boot entries anew",
-		            "entry '%s' (line %d): loads no initramfs", e->title, e->line);
+		            "entry '%s' (line %d): does not load '%s'", e->title, e->line,
+		            k->initramfs);
 }
 
 static void check_coverage(struct findings *f, const struct guest *guest,
@@ -165,6 +214,10 @@ int proof_entries(struct findings *f, struct rootfs *root, const struct guest *g
 		const struct grub_entry *e = &chain.grub.entries[i];
 		const struct grub_entry *was = before ? find_same(before, e) : NULL;
 
+		if (is_memory_test(e)) {
+			finding_note(f, "cmdline.other", "entry '%s' boots no Linux", e->title);
+			continue;
+		}
 		check_params(f, e, params);
 		check_entry(f, root, guest, e);
 		if (was)
@@ -173,18 +226,6 @@ int proof_entries(struct findings *f, struct rootfs *root, const struct guest *g
 	check_coverage(f, guest, &chain);
 	bootchain_free(&chain);
 	return 0;
-}
-
-/* Words that only the appliance or a build environment can have put there. */
-static const char *find_leak(const char *text)
-{
-	static const char *const words[] = {"guestfs", "root=/dev/sd", "root=/dev/vd",
-	                                    "gpuimg-new"};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strstr(text, words[i]))
-			return words[i];
-	return NULL;
 }
 
 static int read_text(struct rootfs *root, const char *path, char **ret, struct error *err)
@@ -199,7 +240,19 @@ static int read_text(struct rootfs *root, const char *path, char **ret, struct e
 	return 0;
 }
 
-/* A word that stood in the base already is the base's own. */
+/* Words that only the appliance or a build environment can have put there, unless they stood in
+ * the base already. */
+static const char *find_leak(const char *text, const char *before)
+{
+	static const char *const words[] = {"guestfs", "root=/dev/sd", "root=/dev/vd",
+	                                    "gpuimg-new"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(text, words[i]) && !(before && strstr(before, words[i])))
+			return words[i];
+	return NULL;
+}
+
 static int check_leak(struct findings *f, struct rootfs *root, struct rootfs *base_root,
                       const char *path, struct error *err)
 {
@@ -210,8 +263,8 @@ static int check_leak(struct findings *f, struct rootfs *root, struct rootfs *ba
 	if (read_text(root, path, &text, err) < 0 ||
 	    (base_root && read_text(base_root, path, &before, err) < 0))
 		return -1;
-	word = text ? find_leak(text) : NULL;
-	if (word && !(before && strstr(before, word)))
+	word = text ? find_leak(text, before) : NULL;
+	if (word)
 		finding_bad(f, "leak", "rebuild; tell us if it comes back", "'%s' holds '%s'", path,
 		            word);
 	else if (text)
@@ -279,6 +332,10 @@ static int check_leftovers(struct findings *f, struct rootfs *root, struct error
 		if (str_ends(names.items[i], ".gpuimg-new"))
 			finding_bad(f, "leak", "rebuild", "'/boot/%s' was left behind",
 			            names.items[i]);
+	if (rootfs_exists(root, "/usr/share/initramfs-tools/conf-hooks.d/zz-gpuimg-root-type"))
+		finding_bad(f, "leak", "rebuild",
+		            "a file of the build is left in "
+		            "'/usr/share/initramfs-tools/conf-hooks.d'");
 	if (rootfs_exists(root, "/usr/sbin/policy-rc.d"))
 		finding_bad(f, "leak", "remove it: services would not start on the node",
 		            "'/usr/sbin/policy-rc.d' is there");

@@ -39,6 +39,23 @@ int proof_file(struct findings *f, struct rootfs *root, const char *id, const ch
 	return 0;
 }
 
+int proof_builtin(struct findings *f, const struct modules *m, struct error *err)
+{
+	CLEANUP_STRV struct strv claimants = {0};
+	CLEANUP_STRV struct strv builtin = {0};
+
+	if (modules_claimants(m, &claimants, &builtin, err) < 0)
+		return -1;
+	for (size_t i = 0; i < builtin.count; i++)
+		if (!modules_is_nvidia_driver(builtin.items[i]))
+			finding_bad(
+				f, "modules.builtin", "use a kernel that has it as a module",
+				"kernel %s has '%s' built in, which claims NVIDIA display devices and "
+				"cannot be blocked",
+				m->kver, builtin.items[i]);
+	return 0;
+}
+
 int proof_modules(struct findings *f, const struct modules *m, const char *where,
                   const struct strv *blocked, struct error *err)
 {
@@ -195,6 +212,42 @@ static void check_size(struct findings *f, const struct proof_initramfs *p,
 				p->kernel->initramfs, gpu[n]);
 }
 
+/*
+ * A root that fstab wants checked (its sixth field is not 0) is checked by the initramfs, if the
+ * program for its type is in it; initramfs-tools leaves it out with a warning if it cannot tell
+ * the type.
+ */
+static int check_fsck(struct findings *f, const struct proof_initramfs *p,
+                      const struct initramfs *i, struct error *err)
+{
+	CLEANUP_FREE char *program = str_format("sbin/fsck.%s", root_module(p->guest));
+	CLEANUP_FREE char *in_root = str_format("/%s", program);
+	CLEANUP_FREE void *text = NULL;
+	CLEANUP_STRV struct strv lines = {0};
+	bool wanted = false;
+
+	if (!rootfs_exists(p->root, "/etc/fstab") || !rootfs_exists(p->root, in_root))
+		return 0;
+	if (rootfs_read(p->root, "/etc/fstab", TEXT_MAX_BYTES, &text, NULL, err) < 0)
+		return -1;
+	lines = strv_split(text, "\n");
+	for (size_t n = 0; n < lines.count; n++) {
+		CLEANUP_STRV struct strv fields = strv_split(lines.items[n], " \t");
+
+		if (fields.count >= 6 && *fields.items[0] != '#' && str_equal(fields.items[1], "/"))
+			wanted = strcmp(fields.items[5], "0") != 0;
+	}
+	if (!wanted)
+		return 0;
+	if (initramfs_find(i, program))
+		finding_ok(f, "initramfs.fsck", "'%s': has '%s'", p->kernel->initramfs, program);
+	else
+		finding_bad(f, "initramfs.fsck", "rebuild this kernel's initramfs; see the log",
+		            "'%s': lacks '%s', so that the root is never checked",
+		            p->kernel->initramfs, program);
+	return 0;
+}
+
 static int check_drivers(struct findings *f, const struct proof_initramfs *p,
                          const struct initramfs *i, struct error *err)
 {
@@ -237,6 +290,8 @@ int proof_initramfs(struct findings *f, const struct proof_initramfs *p, struct 
 		return error_errno(err, errno, "cannot make the directory '%s'", scratch);
 	if (modules_from_initramfs(&m, &i, p->kernel->version, scratch, err) < 0 ||
 	    proof_modules(f, &m, where, p->blocked, err) < 0)
+		return -1;
+	if (check_fsck(f, p, &i, err) < 0)
 		return -1;
 	return check_drivers(f, p, &i, err);
 }

@@ -21,6 +21,9 @@ int proof_file(struct findings *f, struct rootfs *root, const char *id, const ch
 int proof_modules(struct findings *f, const struct modules *m, const char *where,
                   const struct strv *blocked, struct error *err);
 
+/* No driver that claims an NVIDIA display device is built into the kernel. */
+int proof_builtin(struct findings *f, const struct modules *m, struct error *err);
+
 struct proof_initramfs {
 	struct rootfs *root;
 	const struct guest *guest;

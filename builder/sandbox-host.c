@@ -11,6 +11,7 @@
 #include "tree.h"
 
 #define PROBE_TIMEOUT_MS (30 * 1000)
+#define HELP_BYTES_MAX   (64 * 1024)
 
 /* The part of a path that is there already, without links. */
 static char *existing_part(const char *dir)
@@ -85,6 +86,17 @@ static int check_bubblewrap(int userns_fd, struct error *err)
 	                "--exec=appliance works without");
 	err->code = EXIT_HOST;
 	return -1;
+}
+
+bool sandbox_can_size(void)
+{
+	static const char *const argv[] = {"bwrap", "--help", NULL};
+	const struct proc_options options = {.timeout_ms = PROBE_TIMEOUT_MS};
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	CLEANUP_FREE char *help = NULL;
+
+	return proc_run(argv, &options, &help, HELP_BYTES_MAX, &ignored) == 0 &&
+	       strstr(help, "--size");
 }
 
 int sandbox_check_host(const char *dir, struct error *err)

@@ -6,6 +6,9 @@
 
 #include "sandbox-private.h"
 
+#define TMP_BYTES         "2147483648" /* installers unpack themselves there */
+#define SMALL_TMPFS_BYTES "67108864"
+
 static void add_args(struct strv *args, const char *const *more)
 {
 	for (; *more; more++)
@@ -62,7 +65,21 @@ static void add_capabilities(struct strv *args)
 	}
 }
 
-static void add_root(struct strv *args, bool network)
+/* A tmpfs is the host's memory. */
+static void add_tmpfs(const struct sandbox *s, struct strv *args, const char *perms,
+                      const char *size_bytes, const char *path)
+{
+	strv_add(args, "--perms");
+	strv_add(args, perms);
+	if (s->can_size) {
+		strv_add(args, "--size");
+		strv_add(args, size_bytes);
+	}
+	strv_add(args, "--tmpfs");
+	strv_add(args, path);
+}
+
+static void add_root(const struct sandbox *s, struct strv *args, bool network)
 {
 	static const char *const isolation[] = {"bwrap",
 	                                        "--unshare-ipc",
@@ -74,11 +91,10 @@ static void add_root(struct strv *args, bool network)
 	                                        "--hostname",
 	                                        "localhost",
 	                                        NULL};
-	static const char *const mounts[] = {
-		"--proc",   "/proc",   "--dev",   "/dev",    "--perms", "1777",  "--tmpfs",
-		"/dev/shm", "--tmpfs", "/run",    "--perms", "1777",    "--dir", "/run/lock",
-		"--perms",  "1777",    "--tmpfs", "/tmp",    "--tmpfs", "/sys",  "--remount-ro",
-		"/sys",     "--chdir", "/",       NULL};
+	static const char *const kernel[] = {"--proc", "/proc", "--dev", "/dev", NULL};
+	static const char *const rest[] = {
+		"--perms", "1777",    "--dir", "/run/lock", "--remount-ro",
+		"/sys",    "--chdir", "/",     NULL};
 
 	add_args(args, isolation);
 	if (!network)
@@ -87,7 +103,12 @@ static void add_root(struct strv *args, bool network)
 	strv_add(args, "--bind");
 	strv_add(args, SANDBOX_TREE_POINT);
 	strv_add(args, "/");
-	add_args(args, mounts);
+	add_args(args, kernel);
+	add_tmpfs(s, args, "1777", SMALL_TMPFS_BYTES, "/dev/shm");
+	add_tmpfs(s, args, "0755", SMALL_TMPFS_BYTES, "/run");
+	add_tmpfs(s, args, "1777", TMP_BYTES, "/tmp");
+	add_tmpfs(s, args, "0755", SMALL_TMPFS_BYTES, "/sys");
+	add_args(args, rest);
 }
 
 static void set_env(struct strv *args, const char *name, const char *value)
@@ -208,7 +229,7 @@ int launch_prepare(struct sandbox *s, struct launch *l, const struct guest_comma
 {
 	if (check_mount_points(s, err) < 0)
 		return -1;
-	add_root(&l->args, command->network);
+	add_root(s, &l->args, command->network);
 	if (add_env(&l->args, command->env, err) < 0)
 		return -1;
 	return s->devices && s->devices->root_uuid ? add_grub(s, l, err) : 0;

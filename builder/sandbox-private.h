@@ -15,6 +15,7 @@ struct sandbox {
 	struct log *log;
 	struct rootfs *tree; /* for looking at the guest, never for running */
 	int userns_fd;
+	bool can_size; /* bubblewrap limits a tmpfs on request */
 };
 
 /* One bubblewrap command line, and the descriptors that it refers to. */
@@ -29,6 +30,9 @@ int launch_prepare(struct sandbox *s, struct launch *l, const struct guest_comma
                    struct error *err);
 /* Takes the descriptor: its content appears as a read-only file at a guest path. */
 void launch_bind_file(struct launch *l, int fd, const char *perms, const char *path);
+
+/* sandbox-host.c: whether bubblewrap is 0.7 or newer, and so has --size. */
+bool sandbox_can_size(void);
 
 /* sandbox-userns.c: a user namespace that maps guest ids as tree.h says, and in which no
  * further one can be made. The error (EXIT_HOST) has its cure. */

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,6 +20,12 @@
 
 #include "sandbox-private.h"
 #include "tree.h"
+
+/* What a guest program may use up of the host; no package script comes near. */
+#define PROCESSES_MAX  4096
+#define FILE_BYTES_MAX ((rlim_t)64 << 30)
+
+#define KEYRING_TRIES 30 /* a tenth of a second apart */
 
 /* A child that sits in a new user namespace until 'go' is closed. */
 struct holder {
@@ -153,17 +160,40 @@ int sandbox_userns_new(int *ret_fd, struct error *err)
 }
 
 /* From here to the end of the file: in a child between fork and exec, see proc.h. */
+
+/*
+ * The keys of our session are not for guest programs. A kernel without keyrings, or a container
+ * that forbids them, has none for those either. The keyrings of runs that have ended count
+ * until the kernel collects them, which takes a moment.
+ */
+static int join_keyring(void)
+{
+	for (int tries = 0; tries < KEYRING_TRIES; tries++) {
+		if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0 ||
+		    errno == ENOSYS || errno == EPERM)
+			return 0;
+		if (errno != EDQUOT)
+			return errno;
+		poll(NULL, 0, 100);
+	}
+	return EDQUOT;
+}
+
 static int become_root(int userns_fd)
 {
 	const struct rlimit no_core = {0};
+	const struct rlimit processes = {PROCESSES_MAX, PROCESSES_MAX};
+	const struct rlimit file_size = {FILE_BYTES_MAX, FILE_BYTES_MAX};
 
 	umask(022);
 	setrlimit(RLIMIT_CORE, &no_core); /* the host's core handler is not for guest programs */
+	setrlimit(RLIMIT_NPROC, &processes);
+	setrlimit(RLIMIT_FSIZE, &file_size);
 	/* raw calls: the library's would signal all threads, of which the child has none */
 	if (setns(userns_fd, CLONE_NEWUSER) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
 	    syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
 		return errno;
-	return 0;
+	return join_keyring();
 }
 
 /* While still the host's root: afterwards a private directory above the tree would stop us. */

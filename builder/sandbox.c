@@ -145,7 +145,8 @@ int sandbox_new(struct sandbox **ret, const struct sandbox_options *options, str
 	                      .data_dir = str_copy(options->data_dir),
 	                      .devices = options->devices,
 	                      .log = options->log,
-	                      .userns_fd = -1};
+	                      .userns_fd = -1,
+	                      .can_size = sandbox_can_size()};
 	if (check_devices(options->devices, err) < 0 ||
 	    tree_rootfs(&s->tree, s->dir, NULL, err) < 0 ||
 	    sandbox_userns_new(&s->userns_fd, err) < 0)

@@ -13,6 +13,7 @@ struct runner {
 	struct boot_facts facts;
 	struct error err;
 	char *work_dir, *console;
+	char *stalled; /* how the first try ended, if it was made once more */
 	int result;
 };
 
@@ -21,6 +22,20 @@ static void run_again(struct runner *r)
 	boot_facts_free(&r->facts);
 	r->facts = (struct boot_facts){0};
 	r->result = boot_run(&r->options, &r->facts, &r->err);
+}
+
+/* The console of a try that stalled is what explains it: the next one must not write over it. */
+static void keep_stalled(struct runner *r)
+{
+	const char *path = r->options.console_path;
+	CLEANUP_FREE char *kept = path ? str_format("%s.stalled", path) : NULL;
+	struct stat st;
+
+	r->stalled = str_copy(r->facts.ended);
+	/* The user may have named a device, which is not ours to rename. */
+	if (kept && lstat(path, &st) == 0 && S_ISREG(st.st_mode) && rename(path, kept) < 0)
+		log_warn(r->options.log, "cannot keep the console '%s' as '%s': %s, ignoring", path,
+		         kept, strerror(errno));
 }
 
 /*
@@ -37,6 +52,7 @@ static void *boot_thread(void *opaque)
 	    str_starts(r->facts.ended, BOOT_STALLED)) {
 		log_warn(r->options.log, "'%s': %s; boots it once more", r->options.image,
 		         r->facts.ended);
+		keep_stalled(r);
 		run_again(r);
 	}
 	return NULL;
@@ -48,6 +64,21 @@ static void runner_free(struct runner *r)
 	error_free(&r->err);
 	free(r->work_dir);
 	free(r->console);
+	free(r->stalled);
+}
+
+/* What the user named is for one console; several firmwares have one each. */
+static char *console_of(const struct smoke *s, const char *firmware, bool control)
+{
+	const char *named = s->options->console;
+
+	if (named && !control)
+		return s->firmware.count > 1 ? str_format("%s.%s", named, firmware)
+		                             : str_copy(named);
+	if (s->console_prefix)
+		return str_format("%s.%s.%s.log", s->console_prefix, firmware,
+		                  control ? "base" : "image");
+	return NULL;
 }
 
 static int prepare(struct runner *r, const struct smoke *s, const char *firmware, const char *role,
@@ -57,8 +88,7 @@ static int prepare(struct runner *r, const struct smoke *s, const char *firmware
 	bool control = strcmp(role, "base") == 0;
 
 	r->work_dir = str_format("%s/boot-%s-%s", s->work_dir, firmware, role);
-	if (s->console_prefix)
-		r->console = str_format("%s.%s.%s.log", s->console_prefix, firmware, role);
+	r->console = console_of(s, firmware, control);
 	if (mkdir(r->work_dir, 0700) < 0 && errno != EEXIST)
 		return error_errno(err, errno, "cannot make the directory '%s'", r->work_dir);
 	r->options = (struct boot_options){
@@ -69,7 +99,7 @@ static int prepare(struct runner *r, const struct smoke *s, const char *firmware
 		.bar_bytes = o->bar_bytes,
 		.timeout_s = o->timeout_s,
 		.kvm = s->kvm,
-		.console_path = !control && o->console ? o->console : r->console,
+		.console_path = r->console,
 		.work_dir = r->work_dir,
 		.data_dir = s->data_dir,
 		.early_only = control, /* it shows its failure early; see finish_base() */
@@ -126,6 +156,16 @@ static json_t *reasons_json(const struct strv *reasons)
 	return list;
 }
 
+static json_t *facts_json(const struct runner *r)
+{
+	json_t *facts = boot_facts_json(&r->facts);
+
+	json_object_set_new(facts, "tries", json_integer(r->stalled ? 2 : 1));
+	if (r->stalled)
+		json_object_set_new(facts, "stalled", json_string(r->stalled));
+	return facts;
+}
+
 static json_t *make_report(const char *firmware, enum verdict verdict, const struct strv *reasons,
                            const struct runner *image, const struct runner *base)
 {
@@ -133,9 +173,9 @@ static json_t *make_report(const char *firmware, enum verdict verdict, const str
 		json_pack("{s:s, s:s, s:s, s:o, s:o}", "firmware", firmware, "window",
 	                  image->options.window == WINDOW_REACHABLE ? "reachable" : "unreachable",
 	                  "verdict", verdict_name(verdict), "reasons", reasons_json(reasons),
-	                  "image", boot_facts_json(&image->facts));
+	                  "image", facts_json(image));
 
-	json_object_set_new(report, "base", base ? boot_facts_json(&base->facts) : json_null());
+	json_object_set_new(report, "base", base ? facts_json(base) : json_null());
 	return report;
 }
 
@@ -151,8 +191,7 @@ static int run_firmware(const struct smoke *s, const char *firmware, enum verdic
 	    (!control || prepare(&base, s, firmware, "base", err) == 0) &&
 	    run_both(&image, control, err) == 0) {
 		*ret_verdict =
-			control && s->options->window == WINDOW_UNREACHABLE
-				? boot_judge_pair(&base.facts, &image.facts, s->params, &reasons)
+			control ? boot_judge_pair(&base.facts, &image.facts, s->params, &reasons)
 				: boot_judge(&image.facts, s->params, &reasons);
 		*ret_report = make_report(firmware, *ret_verdict, &reasons, &image, control);
 		result = 0;

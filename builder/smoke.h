@@ -25,7 +25,11 @@ struct smoke {
 	struct log *log;
 };
 
-/* The worst verdict over all firmwares; *ret_report is the JSON for manifest and --json. */
+/*
+ * The worst verdict over all firmwares; *ret_report is the JSON for manifest and --json. The
+ * image's console goes to the options' console file if they name one; with several firmwares
+ * ".<firmware>" is added to that name. The console of a stalled first try is "<name>.stalled".
+ */
 int smoke_run(const struct smoke *s, enum verdict *ret_verdict, json_t **ret_report,
               struct error *err);
 /* For people: one line for each firmware, with the BAR's address before and after. */

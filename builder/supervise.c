@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cleanup.h"
@@ -60,15 +61,28 @@ static void child_main(const struct supervised *s, pid_t parent, const sigset_t 
 		_exit(EXIT_BUILD);
 	sigprocmask(SIG_SETMASK, old_mask, NULL);
 	code = s->work(s->opaque);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		fputs("gpuimg: error: cannot write the result to standard output\n", stderr);
+		code = code == EXIT_OK ? EXIT_BUILD : code;
+	}
 	/* Not exit(): a thread that nobody could call off may still be in a library. */
 	fflush(NULL);
 	_exit(code);
 }
 
+static time_t now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 /* Waits for the work or for a signal to us; the signal's number, or 0. */
-static int wait_work(pid_t pid, int signal_fd, int *ret_status)
+static int wait_work(const struct supervised *s, pid_t pid, int signal_fd, int *ret_status)
 {
 	struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
+	time_t begin = now_s();
 
 	for (;;) {
 		struct signalfd_siginfo info;
@@ -81,6 +95,11 @@ static int wait_work(pid_t pid, int signal_fd, int *ret_status)
 		if (read(signal_fd, &info, sizeof(info)) == sizeof(info) &&
 		    info.ssi_signo != SIGCHLD)
 			return (int)info.ssi_signo;
+		if (s->timeout_s && now_s() - begin > (time_t)s->timeout_s) {
+			fprintf(stderr, "gpuimg: error: not done after %u s, ended\n",
+			        s->timeout_s);
+			return SIGTERM;
+		}
 	}
 }
 
@@ -89,12 +108,15 @@ int supervise(const struct supervised *s, struct error *err)
 	sigset_t mask, old;
 	CLEANUP_CLOSE int signal_fd = -1;
 	pid_t parent = getpid(), pid;
+	struct sigaction hangup;
 	int status = 0, by_signal;
 
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGINT);
 	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGHUP);
+	/* Under nohup it is ignored, and must stay so: a blocked signal comes all the same. */
+	if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+		sigaddset(&mask, SIGHUP);
 	sigaddset(&mask, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &mask, &old);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -105,7 +127,7 @@ int supervise(const struct supervised *s, struct error *err)
 		return error_errno(err, errno, "cannot start the work");
 	if (pid == 0)
 		child_main(s, parent, &old);
-	by_signal = wait_work(pid, signal_fd, &status);
+	by_signal = wait_work(s, pid, signal_fd, &status);
 	if (by_signal)
 		kill(pid, SIGKILL);
 	end_descendants();

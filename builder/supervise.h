@@ -16,6 +16,7 @@ struct supervised {
 	 * a signal, ours or its own. */
 	void (*cleanup)(void *opaque, int exit_code);
 	void *opaque;
+	unsigned timeout_s; /* 0: none; past it the work is ended like by SIGTERM, and it is told */
 };
 
 /* The work's exit code, or 128 + signal where a signal ended it. */

@@ -244,6 +244,53 @@ static void compare_indexes(const struct tree_index *old, const struct tree_inde
 	strv_sort(removed);
 }
 
+static bool is_at_or_below(const char *path, const char *dir)
+{
+	return str_equal(path, dir) || is_below(path, dir);
+}
+
+static bool is_at_mount(const struct strv *mounts, const char *path)
+{
+	for (size_t i = 0; i < mounts->count; i++)
+		if (is_at_or_below(path, mounts->items[i]))
+			return true;
+	return false;
+}
+
+static bool is_above_mount(const struct strv *mounts, const char *path)
+{
+	for (size_t i = 0; i < mounts->count; i++)
+		if (is_below(mounts->items[i], path))
+			return true;
+	return false;
+}
+
+static void drop(struct strv *from, size_t index, struct strv *dropped)
+{
+	if (!strv_has(dropped, from->items[index]))
+		strv_add(dropped, from->items[index]);
+	strv_remove(from, index);
+}
+
+void tree_spare_mounts(const struct strv *mounts, struct strv *changed, struct strv *removed,
+                       struct strv *ret_dropped)
+{
+	struct strv dropped = {0};
+
+	for (size_t i = removed->count; i-- > 0;)
+		if (is_at_mount(mounts, removed->items[i]) ||
+		    is_above_mount(mounts, removed->items[i]))
+			drop(removed, i, &dropped);
+	/* A directory that only got another mode was not removed, and may change. */
+	for (size_t i = changed->count; i-- > 0;)
+		if (is_at_mount(mounts, changed->items[i]) ||
+		    (is_above_mount(mounts, changed->items[i]) &&
+		     strv_has(&dropped, changed->items[i])))
+			drop(changed, i, &dropped);
+	strv_sort(&dropped);
+	*ret_dropped = dropped;
+}
+
 int tree_changes(const struct tree *tree, struct strv *ret_changed, struct strv *ret_removed,
                  struct error *err)
 {

@@ -49,6 +49,8 @@ static int remove_level(struct removal *m, int dir_fd, const char *name, unsigne
 		return -1;
 	if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
 		return 0;
+	if (errno == EBUSY)
+		return -1; /* something is mounted here: not ours to empty */
 	if (depth >= TREE_DEPTH_MAX)
 		return move_up(m, dir_fd, name);
 	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

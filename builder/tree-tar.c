@@ -14,7 +14,10 @@
 
 #include "tree-private.h"
 
-#define BUFFER_BYTES ((size_t)256 * 1024)
+#define BUFFER_BYTES   ((size_t)256 * 1024)
+#define FILE_BYTES_MAX ((off_t)64 << 30)
+/* Of data in one file; behind the last of them, holes are written like data. */
+#define EXTENTS_MAX 65536
 
 DEFINE_CLEANUP(entry, struct archive_entry *, archive_entry_free)
 #define CLEANUP_ENTRY CLEANUP(cleanup_entry)
@@ -25,6 +28,7 @@ struct writer {
 	int fd;
 	bool failed; /* then nothing is written any more: no end mark, nobody takes it for whole */
 	char *buffer;
+	const char *zeros;        /* as long as the buffer */
 	struct inode_map written; /* regular files with more than one name */
 };
 
@@ -93,11 +97,55 @@ static int write_header(struct writer *w, struct archive_entry *entry, const cha
 	                                                              : 0;
 }
 
-static int write_content(struct writer *w, int fd, uint64_t size, const char *path,
-                         struct error *err)
+static int write_data(struct writer *w, const char *data, size_t size, const char *path,
+                      struct error *err)
 {
-	while (size > 0) {
-		ssize_t n = read(fd, w->buffer, size < BUFFER_BYTES ? (size_t)size : BUFFER_BYTES);
+	return archive_write_data(w->archive, data, size) != (la_ssize_t)size
+	               ? archive_fail(w, path, err)
+	               : 0;
+}
+
+/* Where the next data is, at or behind 'from'. A file system that knows no holes has it all. */
+static void next_data(int fd, off_t from, off_t size, off_t *ret_begin, off_t *ret_end)
+{
+	off_t begin = lseek(fd, from, SEEK_DATA), end;
+
+	if (begin < 0 && errno == ENXIO)
+		begin = size;
+	if (begin < from)
+		begin = from;
+	end = begin < size ? lseek(fd, begin, SEEK_HOLE) : size;
+	*ret_begin = begin < size ? begin : size;
+	*ret_end = end > begin && end < size ? end : size;
+}
+
+/*
+ * Of a sparse file the archive gets a map, and libarchive drops the holes from what it is
+ * given. So the map is what counts afterwards, not what the file is then.
+ */
+static void add_map(struct archive_entry *entry, int fd, off_t size)
+{
+	off_t at = 0, begin, end;
+	size_t count = 0;
+
+	next_data(fd, 0, size, &begin, &end);
+	if (begin == 0 && end == size)
+		return;
+	for (; at < size; at = end) {
+		next_data(fd, at, size, &begin, &end);
+		if (++count == EXTENTS_MAX)
+			end = size;
+		archive_entry_sparse_add_entry(entry, begin, end - begin);
+	}
+}
+
+static int write_extent(struct writer *w, int fd, off_t at, off_t end, const char *path,
+                        struct error *err)
+{
+	while (at < end) {
+		off_t left = end - at;
+		ssize_t n = pread(fd, w->buffer,
+		                  left < (off_t)BUFFER_BYTES ? (size_t)left : BUFFER_BYTES, at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -106,11 +154,41 @@ static int write_content(struct writer *w, int fd, uint64_t size, const char *pa
 		if (n == 0)
 			return error_set(err, "'%s' in the sandbox's tree shrank while it was read",
 			                 path);
-		if (archive_write_data(w->archive, w->buffer, (size_t)n) != n)
-			return archive_fail(w, path, err);
-		size -= (uint64_t)n;
+		if (write_data(w, w->buffer, (size_t)n, path, err) < 0)
+			return -1;
+		at += n;
 	}
 	return 0;
+}
+
+static int write_hole(struct writer *w, off_t at, off_t end, const char *path, struct error *err)
+{
+	while (at < end) {
+		off_t left = end - at;
+		size_t n = left < (off_t)BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
+
+		if (write_data(w, w->zeros, n, path, err) < 0)
+			return -1;
+		at += (off_t)n;
+	}
+	return 0;
+}
+
+static int write_content(struct writer *w, struct archive_entry *map, int fd, off_t size,
+                         const char *path, struct error *err)
+{
+	la_int64_t begin, length;
+	off_t at = 0;
+
+	if (archive_entry_sparse_reset(map) == 0)
+		return write_extent(w, fd, 0, size, path, err);
+	while (archive_entry_sparse_next(map, &begin, &length) == ARCHIVE_OK) {
+		if (write_hole(w, at, begin, path, err) < 0 ||
+		    write_extent(w, fd, begin, begin + length, path, err) < 0)
+			return -1;
+		at = begin + length;
+	}
+	return write_hole(w, at, size, path, err);
 }
 
 static int write_regular(struct writer *w, struct archive_entry *entry, int dir_fd,
@@ -118,6 +196,7 @@ static int write_regular(struct writer *w, struct archive_entry *entry, int dir_
 {
 	CLEANUP_CLOSE int fd =
 		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	CLEANUP_ENTRY struct archive_entry *map = NULL;
 	const char *first = NULL;
 	struct stat st;
 
@@ -129,10 +208,15 @@ static int write_regular(struct writer *w, struct archive_entry *entry, int dir_
 		archive_entry_copy_hardlink(entry, first + 1);
 		return write_header(w, entry, path, err);
 	}
+	if (st.st_size > FILE_BYTES_MAX)
+		return error_set(err, "'%s' in the sandbox's tree is larger than %lld GiB", path,
+		                 (long long)(FILE_BYTES_MAX >> 30));
 	archive_entry_set_size(entry, st.st_size);
+	add_map(entry, fd, st.st_size);
+	map = archive_entry_clone(entry); /* writing the header uses the map up */
 	if (write_header(w, entry, path, err) < 0)
 		return -1;
-	return write_content(w, fd, (uint64_t)st.st_size, path, err);
+	return write_content(w, map, fd, st.st_size, path, err);
 }
 
 static int write_path(struct writer *w, const char *path, struct error *err)
@@ -199,7 +283,8 @@ int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, 
 	 * UTF-8. Set for this thread only. */
 	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
 	locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-	struct writer w = {.tree = tree, .archive = archive_write_new(), .fd = fd};
+	CLEANUP_FREE char *zeros = mem_alloc(BUFFER_BYTES);
+	struct writer w = {.tree = tree, .archive = archive_write_new(), .fd = fd, .zeros = zeros};
 	int result;
 
 	w.buffer = mem_alloc(BUFFER_BYTES);

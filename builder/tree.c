@@ -14,7 +14,8 @@
 #include "tree-private.h"
 
 /* Longer than one tick of the clock that stamps files: what changes later gets a later ctime. */
-#define TICK_MS 20
+#define TICK_MS     20
+#define DEVICES_MAX 16
 
 struct extraction {
 	struct tree *tree;
@@ -22,6 +23,12 @@ struct extraction {
 	struct inode_map seen; /* regular files, for hard links; directories, for loops */
 	struct log *log;
 	uint64_t lost_xattrs;
+	/* Data comes from somewhere: more than the file systems hold is a damaged image, whose
+	 * files share blocks. */
+	uint64_t devices[DEVICES_MAX]; /* file systems that were seen so far */
+	size_t device_count;
+	uint64_t source_bytes; /* of these together */
+	uint64_t written_bytes;
 };
 
 /* One name that is being made: where, and what it is in the source. */
@@ -100,6 +107,42 @@ static int set_attributes(struct extraction *x, const struct place *p, struct er
 	return 0;
 }
 
+static int add_source_size(struct extraction *x, const struct place *p, struct error *err)
+{
+	uint64_t free_bytes, size_bytes;
+
+	for (size_t i = 0; i < x->device_count; i++)
+		if (x->devices[i] == p->st.device)
+			return 0;
+	if (x->device_count == DEVICES_MAX)
+		return 0;
+	if (x->from->ops->statvfs(x->from, p->path, &free_bytes, &size_bytes, err) < 0)
+		return -1;
+	x->devices[x->device_count++] = p->st.device;
+	if (__builtin_add_overflow(x->source_bytes, size_bytes, &x->source_bytes))
+		x->source_bytes = UINT64_MAX;
+	return 0;
+}
+
+static int check_written(struct extraction *x, const struct place *p, int fd, struct error *err)
+{
+	uint64_t bytes;
+	struct stat st;
+
+	if (add_source_size(x, p, err) < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return make_fail(p, err);
+	/* Holes take no blocks; the last block is not all the file's. */
+	bytes = (uint64_t)st.st_blocks * 512;
+	x->written_bytes += bytes < (uint64_t)st.st_size ? bytes : (uint64_t)st.st_size;
+	return x->written_bytes > x->source_bytes
+	               ? refuse(p->path,
+	                        "the files hold more data than their file systems, which are damaged",
+	                        err)
+	               : 0;
+}
+
 static int extract_regular(struct extraction *x, const struct place *p, struct error *err)
 {
 	const char *first = inode_map_add(&x->seen, p->st.device, p->st.inode, p->path);
@@ -112,7 +155,8 @@ static int extract_regular(struct extraction *x, const struct place *p, struct e
 	fd = openat(p->dir_fd, p->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return make_fail(p, err);
-	if (x->from->ops->copy_out(x->from, p->path, fd, err) < 0)
+	if (x->from->ops->copy_out(x->from, p->path, fd, err) < 0 ||
+	    check_written(x, p, fd, err) < 0)
 		return -1;
 	x->tree->file_count++;
 	x->tree->data_bytes += p->st.size_bytes;

@@ -20,7 +20,8 @@ struct tree;
  * directories, regular files (sparse where the source has holes, hard links kept), links,
  * FIFOs; modes, owners, mtimes, extended attributes (security.capability rewritten for
  * the shifted owner). Device nodes and sockets are left out, but remembered as present.
- * /proc, /sys, /dev, /run, /tmp are made empty. Then takes the index. After a failure the
+ * /proc, /sys, /dev, /run, /tmp are made empty. More data than the source's file systems can
+ * hold is refused (EXIT_INPUT). Then takes the index. After a failure the
  * directory stays, half full. The log is borrowed for as long as the tree lives.
  */
 int tree_extract(struct tree **ret, struct rootfs *from, const char *dir, struct log *log,
@@ -44,6 +45,13 @@ uint64_t tree_data_bytes(const struct tree *tree);
  */
 int tree_changes(const struct tree *tree, struct strv *ret_changed, struct strv *ret_removed,
                  struct error *err);
+/*
+ * Takes out of both lists what lies at or below 'mounts', file systems that the tree does not
+ * hold, and removals of a directory above one, with what took its place; 'dropped' gets these
+ * paths, sorted.
+ */
+void tree_spare_mounts(const struct strv *mounts, struct strv *changed, struct strv *removed,
+                       struct strv *ret_dropped);
 /*
  * Writes the changed paths as a pax tar to the descriptor, guest ids (shift taken off again),
  * xattrs as SCHILY.xattr, security.capability in its version 2 form again.

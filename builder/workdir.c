@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -10,24 +9,25 @@
 #include <sys/statvfs.h>
 
 #include "str.h"
+#include "tree.h"
 #include "workdir.h"
 
 #define PREFIX    "gpuimg."
 #define LOCK_NAME "lock"
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st, (void)ftw;
-	/* A directory that we may not write (mode 0555, from a guest) still has to go. */
-	if (type == FTW_DNR)
-		chmod(path, 0700);
-	remove(path);
-	return 0;
-}
-
 void workdir_remove(const char *dir)
 {
-	nftw(dir, remove_one, 64, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+
+	if (tree_remove(dir, &err) < 0)
+		log_error(NULL, "warning: ", err.message);
+}
+
+void workdir_keep(const char *dir)
+{
+	CLEANUP_FREE char *path = str_format("%s/" LOCK_NAME, dir);
+
+	unlink(path);
 }
 
 /* Locks DIR/lock without waiting; -1: somebody holds it, or it is not there. */

@@ -19,7 +19,10 @@ int workdir_make_parents(const char *path, struct error *err);
 /* Errors (EXIT_HOST) with the directory's name, what is free and what is needed. */
 int workdir_check_space(const char *dir, uint64_t needed_bytes, struct error *err);
 uint64_t workdir_free_bytes(const char *dir);
-/* Removes a tree below 'dir' and itself; symbolic links are not followed. */
+/* Removes a tree below 'dir' and itself, however deep; symbolic links are not followed. What
+ * cannot be removed is told on stderr. */
 void workdir_remove(const char *dir);
+/* Takes its lock file away, so that no later run takes it for left behind and removes it. */
+void workdir_keep(const char *dir);
 
 #endif

@@ -19,7 +19,10 @@
 #define MARGIN_BYTES       (8UL * 1024 * 1024)
 #define ESTIMATE_BYTES     (64UL * 1024 * 1024) /* for a first initramfs, if no other tells */
 #define GENERATE_TIMEOUT_S 3600
-#define WORKERS            2
+/* Sourced by mkinitramfs after its configuration, and not copied into the initramfs. */
+#define HOOKS_DIR "/usr/share/initramfs-tools/conf-hooks.d"
+#define TYPE_HOOK HOOKS_DIR "/zz-gpuimg-root-type"
+#define WORKERS   2
 
 /*
  * The generator writes the new file beside the old one: free space for the largest that may
@@ -155,8 +158,27 @@ static int run_jobs(struct build *b, struct job *jobs, size_t count)
 	return failures;
 }
 
+/*
+ * The fsck hook asks the root's block device for its type. Where there is none (the sandbox), it
+ * leaves fsck out with no more than a warning, and nodes would never check their root.
+ */
+static int put_root_type(struct build *b, struct error *err)
+{
+	const struct guest_mount *usr = guest_find_mount(b->guest, "/usr");
+	const char *type = b->guest->mounts[0].volume->type;
+	CLEANUP_FREE char *text =
+		str_format("# While the image is built: no block device can be asked.\n"
+	                   "[ \"${FSTYPE:-auto}\" != auto ] || FSTYPE=%s%s%s\n",
+	                   type, usr ? "," : "", usr ? usr->volume->type : "");
+
+	if (!rootfs_is_dir(b->root, HOOKS_DIR))
+		return 0;
+	return rootfs_write(b->root, TYPE_HOOK, text, strlen(text), 0644, err);
+}
+
 static int initramfs_apply(struct build *b, struct error *err)
 {
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
 	CLEANUP_FREE struct job *jobs = NULL;
 	size_t count;
 	int result = 0;
@@ -168,13 +190,15 @@ static int initramfs_apply(struct build *b, struct error *err)
 	jobs = mem_alloc(count * sizeof(*jobs));
 	for (size_t i = 0; i < count; i++)
 		jobs[i] = (struct job){.b = b, .kernel = &b->guest->kernels[i]};
+	if (put_root_type(b, err) < 0)
+		return -1;
 	if (run_jobs(b, jobs, count) > 0)
+		result = -1;
+	if (rootfs_remove(b->root, TYPE_HOOK, result < 0 ? &ignored : err) < 0)
 		result = -1;
 	for (size_t i = 0; i < count; i++) {
 		if (jobs[i].result < 0 && !err->message)
-			error_set(err, "%s", jobs[i].err.message);
-		if (jobs[i].result < 0 && jobs[i].err.hint)
-			error_hint(err, "%s", jobs[i].err.hint);
+			error_take(err, &jobs[i].err);
 		error_free(&jobs[i].err);
 	}
 	return result;

@@ -115,6 +115,8 @@ static int verify_kernel(struct build *b, const char *kver, struct error *err)
 		return error_set(err, "cannot make the directory '%s'", scratch);
 	if (modules_from_rootfs(&m, b->result_root, kver, scratch, err) < 0)
 		return -1;
+	if (proof_builtin(&b->findings, &m, err) < 0)
+		return -1;
 	return proof_modules(&b->findings, &m, "root file system", &b->blocked, err);
 }
 

@@ -143,15 +143,72 @@ static int verify_empty(struct build *b, const char *dir, struct error *err)
 static int verify_host_keys(struct build *b, struct error *err)
 {
 	CLEANUP_STRV struct strv names = {0};
+	bool found = false;
 
 	if (rootfs_list(b->result_root, "/etc/ssh", &names, err) < 0)
 		return -1;
-	for (size_t i = 0; i < names.count; i++)
-		if (str_starts(names.items[i], "ssh_host_"))
-			finding_bad(&b->findings, "seal.host-keys", "rebuild with the seal stage",
-			            "'/etc/ssh/%s' is there: all nodes would share it",
-			            names.items[i]);
-	finding_ok(&b->findings, "seal.host-keys", "host keys looked for in '/etc/ssh'");
+	for (size_t i = 0; i < names.count; i++) {
+		if (!str_starts(names.items[i], "ssh_host_"))
+			continue;
+		found = true;
+		finding_bad(&b->findings, "seal.host-keys", "rebuild with the seal stage",
+		            "'/etc/ssh/%s' is there: all nodes would share it", names.items[i]);
+	}
+	if (!found)
+		finding_ok(&b->findings, "seal.host-keys", "no host key in '/etc/ssh'");
+	return 0;
+}
+
+static int verify_removed(struct build *b, struct error *err)
+{
+	for (size_t i = 0; removed[i]; i++) {
+		struct rootfs_stat st;
+		int there = rootfs_lstat(b->result_root, removed[i], &st, err);
+
+		if (there < 0)
+			return -1;
+		if (there)
+			finding_bad(&b->findings, "seal.state", "rebuild with the seal stage",
+			            "'%s' is still there", removed[i]);
+	}
+	return 0;
+}
+
+/* The first log file that is left, or NULL. */
+static int find_log(struct rootfs *root, const char *dir, int depth, char **ret, struct error *err)
+{
+	CLEANUP_STRV struct strv names = {0};
+
+	if (depth > LOG_DEPTH_MAX)
+		return error_set(err, "'%s' is nested too deep", dir);
+	if (rootfs_list(root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count && !*ret; i++) {
+		CLEANUP_FREE char *path = str_format("%s/%s", dir, names.items[i]);
+		struct rootfs_stat st;
+
+		if (rootfs_lstat(root, path, &st, err) != 1)
+			return -1;
+		if (S_ISREG(st.mode))
+			*ret = str_copy(path);
+		else if (S_ISDIR(st.mode) && find_log(root, path, depth + 1, ret, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int verify_logs(struct build *b, struct error *err)
+{
+	CLEANUP_FREE char *left = NULL;
+
+	if (rootfs_is_dir(b->result_root, "/var/log") &&
+	    find_log(b->result_root, "/var/log", 0, &left, err) < 0)
+		return -1;
+	if (left)
+		finding_bad(&b->findings, "seal.logs", "rebuild with the seal stage",
+		            "'%s' is still there", left);
+	else
+		finding_ok(&b->findings, "seal.logs", "no log in '/var/log'");
 	return 0;
 }
 
@@ -182,7 +239,7 @@ static int seal_verify(struct build *b, struct error *err)
 	for (size_t i = 0; emptied[i]; i++)
 		if (verify_empty(b, emptied[i], err) < 0)
 			return -1;
-	if (verify_host_keys(b, err) < 0)
+	if (verify_host_keys(b, err) < 0 || verify_removed(b, err) < 0 || verify_logs(b, err) < 0)
 		return -1;
 	return verify_machine_id(b, err);
 }

@@ -8,12 +8,12 @@ build_packages='gcc libc6-dev make pkg-config binutils libguestfs-dev libarchive
 libjansson-dev libblkid-dev libext2fs-dev comerr-dev libnbd-dev libkmod-dev libssl-dev libyaml-dev'
 
 # The programs that gpuimg and its base maker run, and a kernel for the libguestfs appliance.
-run_packages='qemu-system-x86 qemu-utils supermin libguestfs0 bubblewrap mmdebstrap ovmf seabios
+run_packages='qemu-system-x86 qemu-utils supermin bubblewrap mmdebstrap ovmf seabios
 dosfstools mtools fdisk gdisk e2fsprogs xfsprogs btrfs-progs grub-pc-bin grub-efi-amd64-bin zstd xz-utils
 cpio kmod passwd procps util-linux ca-certificates debian-archive-keyring'
 
 test_packages='bats jq lz4 zip bzip2 gzip mandoc curl python3-minimal nbdkit libnbd-bin guestfish attr libcap2-bin acl busybox-static gcc
-libclang-rt-14-dev clang lvm2'
+libclang-rt-14-dev libclang-rt-dev clang lvm2'
 
 lint_packages='clang clang-tidy clang-format cppcheck shellcheck'
 
@@ -38,12 +38,18 @@ is_installed() {
 # Names differ between releases: what apt does not know is left out here, and what is really
 # needed shows itself when it is used.
 is_known() {
-	[ -n "$(apt-cache search --names-only "^$1\$" 2>/dev/null)" ]
+	apt-cache show --no-all-versions "$1" 2>/dev/null | grep -q .
+}
+
+# Names that this release's apt does not know do not count; before the first 'apt-get update' apt
+# knows none at all, and then all count.
+has_lists() {
+	[ -n "$(apt-cache pkgnames gcc 2>/dev/null)" ]
 }
 
 missing_of() {
 	for package in "$@"; do
-		if ! is_installed "$package"; then
+		if ! is_installed "$package" && { ! has_lists || is_known "$package"; }; then
 			printf '%s ' "$package"
 		fi
 	done

@@ -134,6 +134,35 @@ load ../lib/common
 	[ "$(jq -r .base <<<"$out")" = "$image" ]
 }
 
+@test "an artifact that would replace its own base is refused, and the base is still there" {
+	cp "$(phony plain)" "$BATS_TEST_TMPDIR/node.qcow2"
+	ln "$BATS_TEST_TMPDIR/node.qcow2" "$BATS_TEST_TMPDIR/other-name.qcow2"
+	for base in node other-name; do
+		run_split "$GPUIMG" build --no-boot-test -o "$BATS_TEST_TMPDIR/node.qcow2" "$BATS_TEST_TMPDIR/$base.qcow2"
+		expect_status 2
+		expect_in "$err" "goes in, and the build would replace it"
+	done
+	cmp "$(phony plain)" "$BATS_TEST_TMPDIR/node.qcow2"
+}
+
+@test "a profile with an unknown stage, or one that lacks another, is refused" {
+	cp -r "$REPO/boot" "$REPO/builder/sandbox" "$REPO/profiles" "$BATS_TEST_TMPDIR"
+	echo 'stages: [modprobe, sael]' >"$BATS_TEST_TMPDIR/profiles/typo.yaml"
+	echo 'stages: [initramfs, bootloader]' >"$BATS_TEST_TMPDIR/profiles/lacks.yaml"
+	run_split "$GPUIMG" build --plan --data-dir="$BATS_TEST_TMPDIR" --profile=typo "$(phony plain)"
+	expect_status 2
+	expect_in "$err" "there is no stage 'sael'"
+	run_split "$GPUIMG" build --plan --data-dir="$BATS_TEST_TMPDIR" --profile=lacks "$(phony plain)"
+	expect_status 2
+	expect_in "$err" "needs stage 'modprobe'"
+}
+
+@test "a result that cannot be written is an error" {
+	run_split sh -c '"$1" build --plan -q "$2" >/dev/full' sh "$GPUIMG" "$(phony plain)"
+	[ "$status" -ne 0 ]
+	expect_in "$err" "standard output"
+}
+
 @test "a plan touches nothing" {
 	image=$(phony plain)
 	before=$(sha256sum "$image")

@@ -77,6 +77,28 @@ expect_clean() {
 	[ -z "$(ls "$BATS_TEST_TMPDIR/work")" ]
 }
 
+@test "two builds of one name do not take each other's file" {
+	start_build
+	run_split "$GPUIMG" build --no-boot-test --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" "$image"
+	expect_status 3
+	expect_in "$err" "another build is making '$BATS_TEST_TMPDIR/out.qcow2'"
+	run_split "$GPUIMG" build --plan -q --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" "$image"
+	expect_status 0
+	kill -TERM "$pid"
+	wait "$pid" || true
+	expect_clean
+}
+
+@test "--keep-work keeps the work directory, from later runs too" {
+	mkdir "$BATS_TEST_TMPDIR/work"
+	printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/fail.sh"
+	run_split "$GPUIMG" build --no-boot-test --exec=sandbox --keep-work --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" --run="$BATS_TEST_TMPDIR/fail.sh" "$image"
+	expect_status 1
+	run_split "$GPUIMG" build --plan -q --work-dir="$BATS_TEST_TMPDIR/work" "$image"
+	expect_status 0
+	[ -e "$(echo "$BATS_TEST_TMPDIR"/work/gpuimg.*/overlay.qcow2)" ]
+}
+
 @test "a work directory of a run that lives is left alone" {
 	start_build
 	run_split "$GPUIMG" build --plan -q --work-dir="$BATS_TEST_TMPDIR/work" "$image"

@@ -76,6 +76,14 @@ setup_file() {
 			touch "$1/usr/lib/modules/$(uname -r)-other/modules.dep"
 		HOOK
 		chmod 755 "$1/etc/initramfs-tools/phony-hook"
+		# An entry that GRUB takes from another file.
+		cat >"$1/boot/grub/custom.cfg" <<-'ENTRY'
+			menuentry 'Kept beside' {
+				linux /boot/vmlinuz-6.1.0-phony root=UUID=11111111-2222-4333-8444-555555555555
+				initrd /boot/initrd.img-6.1.0-phony
+			}
+		ENTRY
+		echo 'echo "source \${config_directory}/custom.cfg" >>"$2"' >>"$1/usr/sbin/grub-mkconfig"
 		cat >>"$1/usr/sbin/grub-mkconfig" <<-'SCRIPT'
 			cat >>"$2" <<-'ENTRY'
 			menuentry 'Rescue of the site' {
@@ -202,6 +210,11 @@ failing() {
 	kept_status wrong 5
 	expect_in "$err" "entry 'Rescue of the site'"
 	expect_in "$err" "'pci=nocrs' is not in effect"
+}
+
+@test "an entry in a file that grub.cfg sources is judged too" {
+	kept_status wrong 5
+	expect_in "$err" "entry 'Kept beside'"
 }
 
 @test "a failed proof leaves no artifact, not an older one either, and keeps the log" {

@@ -357,6 +357,77 @@ static void test_transcript(const struct transcript *t)
 	console_free(c);
 }
 
+/* The console of a quiet kernel: the transcript without a line that the kernel wrote. */
+static char *quiet_of(const char *console)
+{
+	CLEANUP_STRV struct strv lines = strv_split(console, "\r\n");
+	CLEANUP_STRV struct strv kept = {0};
+
+	for (size_t i = 0; i < lines.count; i++)
+		if (lines.items[i][0] != '[' && !strstr(lines.items[i], "] "))
+			strv_add(&kept, lines.items[i]);
+	strv_add(&kept, "");
+	return strv_join(&kept, "\r\n");
+}
+
+static void test_quiet(const struct transcript *t, enum fact bar)
+{
+	CLEANUP_FREE char *console = read_golden(t->name, ".log");
+	CLEANUP_FREE char *quiet = console ? quiet_of(console) : str_copy("");
+	struct console *whole_console = console_new(t->nonce, BAR_BYTES, 40);
+	struct console *c = console_new(t->nonce, BAR_BYTES, 40);
+	CLEANUP_STRV struct strv params = {0}, reasons = {0}, whole_reasons = {0};
+	/* Nobody could tell the guest's reads from the firmware's. */
+	const struct boot_end end = {.how = "test",
+	                             .early_only = t->early_only,
+	                             .has_card = true,
+	                             .card = {.firmware_reads = t->card_reads}};
+	struct boot_facts f, whole;
+
+	check(!strstr(quiet, "Linux version") && !strstr(quiet, "pci 0000:"),
+	      "no line of the kernel is left in the quiet '%s'", t->name);
+	feed(whole_console, console ? console : "");
+	whole = facts_of(whole_console, t->early_only, t->card_reads);
+	feed(c, quiet);
+	check(!console_seen(c)->banner && console_seen(c)->kernel,
+	      "the guest's frames stand for a quiet kernel");
+	boot_facts_gather(c, &end, &f);
+	check(f.kernel_started == FACT_YES && f.serial_ok == FACT_YES && f.booted == whole.booted &&
+	              f.userspace == FACT_YES,
+	      "its boot is seen as far as it went");
+	check(f.bar_assigned == bar, "the BAR is told by sysfs alone");
+	check_str(f.bar_address, whole.bar_address, "with the same address");
+	check_str(f.cmdline, whole.cmdline, "so is the command line");
+	check(f.card_reads == t->card_reads && f.card_probed == whole.card_probed,
+	      "no read of the card is put down to the firmware");
+	check(f.window_dropped == FACT_UNSEEN && told_unseen(&f, "window_dropped:"),
+	      "what only the kernel tells is unseen, and told");
+	check(boot_judge(&f, &params, &reasons) == boot_judge(&whole, &params, &whole_reasons),
+	      "the verdict is that of the whole console");
+	check(reasons.count == whole_reasons.count, "for as many reasons");
+	boot_facts_free(&f);
+	boot_facts_free(&whole);
+	console_free(c);
+	console_free(whole_console);
+}
+
+static void test_quiet_signs(void)
+{
+	struct console *c = new_console();
+
+	feed(c, "SeaBIOS (version 1.16.2)\nBooting from Hard Disk...\nGRUB [1.5] loading\n");
+	feed(c, "GPUIMG-n2 early 1 kernel Ni4x 1 ;\nGPUIMG-n1 early 1 kernel Ni4x 1 ;\n");
+	check(!console_seen(c)->kernel, "firmware, and frames that are not ours, are no kernel");
+	feed(c, "[    2.125000] Kernel panic - not syncing: VFS: Unable to mount root fs\n");
+	check(console_seen(c)->kernel && console_seen(c)->panic, "a quiet kernel's panic is seen");
+	console_free(c);
+	c = new_console();
+	feed(c, "node login: ");
+	check(console_seen(c)->kernel && console_seen(c)->login,
+	      "a login prompt stands for a quiet kernel too");
+	console_free(c);
+}
+
 int main(void)
 {
 	test_frame();
@@ -369,5 +440,9 @@ int main(void)
 	test_modules();
 	for (size_t i = 0; i < sizeof(transcripts) / sizeof(transcripts[0]); i++)
 		test_transcript(&transcripts[i]);
+	test_quiet(&transcripts[0], FACT_NO);
+	test_quiet(&transcripts[3], FACT_YES);
+	test_quiet(&transcripts[4], FACT_YES);
+	test_quiet_signs();
 	return tap_done();
 }

@@ -123,9 +123,6 @@ static void test_boot(void)
 	f = good();
 	f.nic_ok = FACT_NO;
 	expect(VERDICT_FAILED, "network", NULL, &f, "a NIC that does not work fails");
-	f = good();
-	f.serial_ok = FACT_NO;
-	expect(VERDICT_FAILED, "serial", NULL, &f, "a serial console that does not work fails");
 }
 
 static void test_params(void)

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "builder/proc.h"
 #include "builder/str.h"
@@ -97,6 +98,40 @@ static void test_descriptors(void)
 	check(out && atoi(out) == 4, "are the standard ones alone");
 }
 
+static void keep_last(void *opaque, const char *line)
+{
+	char *last = opaque;
+
+	snprintf(last, 16, "%s", line);
+}
+
+static void test_log(void)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	const char *const argv[] = {"sh", "-c", "head -c 70000000 /dev/zero; echo; echo last",
+	                            NULL};
+	char path[] = "/tmp/gpuimg-test-XXXXXX", end[64] = "", last[16] = "";
+	CLEANUP_CLOSE int fd = mkstemp(path);
+	struct proc_options options = {.timeout_ms = 60000, .on_line = keep_last, .opaque = last};
+	off_t size;
+
+	if (!check(fd >= 0 && log_open(&options.log, path, LOG_QUIET, &err) == 0, "a log"))
+		return;
+	check(proc_run(argv, &options, NULL, 0, &err) == 0, "a program that floods it");
+	log_detail(options.log, "one \033[2J\ntwo");
+	log_close(options.log);
+	unlink(path);
+	size = lseek(fd, 0, SEEK_END);
+	check(size > 64 << 20 && size < (64 << 20) + 200, "is cut there after 64 MiB");
+	check_str(last, "last", "but is heard to its end");
+	check(pread(fd, end, sizeof(end) - 1, size - 60) > 0 && pread(fd, end, 60, size - 60) == 60,
+	      "the end of the log");
+	for (size_t i = 0; i < 60; i++)
+		end[i] = end[i] ? end[i] : '0';
+	check(strstr(end, "0\nfurther output left out\n["), "tells it");
+	check(strstr(end, "] one ?[2J\ntwo\n"), "what would drive a terminal is not written");
+}
+
 int main(void)
 {
 	test_success();
@@ -105,5 +140,6 @@ int main(void)
 	test_status();
 	test_literal();
 	test_descriptors();
+	test_log();
 	return tap_done();
 }

@@ -300,6 +300,25 @@ static void test_processes_end(struct fixture *f)
 	check(!is_running("31418.5"), "it ends too when that comes while it is being set up");
 }
 
+static void test_limits(struct fixture *f)
+{
+	CLEANUP_FREE char *limits = shell(f, "ulimit -u; ulimit -f", false);
+	CLEANUP_FREE char *sizes =
+		shell(f,
+	              "while read -r _ at _ o _; do case $at in /tmp|/run|/dev/shm) "
+	              "case $o in *size=*) echo $at ;; esac ;; esac; done </proc/mounts",
+	              false);
+	CLEANUP_FREE char *keyring =
+		shell(f,
+	              "if [ ! -e /proc/keys ]; then echo seen; exit; fi; while read -r l; do "
+	              "case $l in *' _ses'*) echo seen; break ;; esac; done </proc/keys",
+	              false);
+
+	check_str(limits, "4096\n67108864\n", "processes and the size of files are limited");
+	check_str(sizes, "/dev/shm\n/run\n/tmp\n", "file systems in memory are limited");
+	check_str(keyring, "seen\n", "a program has a session keyring of its own");
+}
+
 static void test_network(struct fixture *f)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,
@@ -581,6 +600,7 @@ int main(void)
 	test_arguments(&f);
 	test_failure(&f);
 	test_processes_end(&f);
+	test_limits(&f);
 	test_network(&f);
 	test_capabilities(&f);
 	test_resolv_conf(&f);

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <sys/xattr.h>
 
+#include "builder/proc.h"
 #include "builder/tree.h"
 #include "tap.h"
 
@@ -427,6 +428,87 @@ static void test_extract(struct fixture *f)
 	check_tar_ids(f, tree);
 }
 
+static void check_sparse_file(const char *path, const char *holds)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st = {0};
+	char text[5] = "";
+
+	must(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, text, 4, 8 << 20) == 4, path);
+	check(st.st_size == 20 << 20 && st.st_blocks < 2048 && str_equal(text, "data"), "%s",
+	      holds);
+}
+
+/* By GNU tar, as in the appliance. */
+static void test_sparse_tar(struct fixture *f)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FREE char *tar = str_format("%s/sparse.tar", f->dir);
+	CLEANUP_FREE char *out = str_format("%s/unpacked", f->dir);
+	CLEANUP_FREE char *dir = str_format("%s/holes", f->dir);
+	CLEANUP_FREE char *huge = str_format("%s/holes/huge", f->dir);
+	CLEANUP_FREE char *unpacked = str_format("%s/data", out);
+	const char *const argv[] = {"tar", "-C", out, "-xf", tar, NULL};
+	CLEANUP_CLOSE int fd = open(tar, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	CLEANUP_ROOTFS struct rootfs *from = NULL;
+	CLEANUP_TREE struct tree *tree = NULL;
+	CLEANUP_FREE char *copy = str_format("%s/holes-copy", f->dir);
+	CLEANUP_FREE char *copy_huge = str_format("%s/huge", copy);
+	CLEANUP_STRV struct strv paths = {0};
+	struct stat st = {0};
+
+	must(fd >= 0 && mkdir(dir, 0755) == 0 && mkdir(out, 0755) == 0, dir);
+	own(dir, 0, 0755);
+	make_sparse(dir, "/data");
+	put_file(dir, "/empty", "", 0, 0644);
+	must(tree_rootfs(&from, dir, NULL, &err) == 0, "source");
+	put_file(dir, "/huge", "", 0, 0644);
+	must(truncate(huge, (off_t)48 << 30) == 0, huge);
+	check(tree_extract(&tree, from, copy, NULL, &err) == 0, "files with holes are extracted");
+	strv_add(&paths, "/data");
+	strv_add(&paths, "/empty");
+	strv_add(&paths, "/huge");
+	check(tree_write_tar(tree, &paths, fd, &err) == 0 && lseek(fd, 0, SEEK_END) < 1 << 20,
+	      "holes are not in the tar");
+	must(proc_run(argv, &(struct proc_options){.timeout_ms = 60000}, NULL, 0, &err) == 0,
+	     err.message ? err.message : "tar");
+	check_sparse_file(unpacked, "GNU tar unpacks the file with its holes and data");
+	free(unpacked);
+	unpacked = str_format("%s/huge", out);
+	check(stat(unpacked, &st) == 0 && st.st_size == (off_t)48 << 30 && st.st_blocks < 64,
+	      "a file that is one hole is unpacked as one");
+	must(truncate(copy_huge, ((off_t)64 << 30) + 1) == 0, copy_huge);
+	check(tree_write_tar(tree, &paths, fd, &err) == -1 && strstr(err.message, "'/huge'"),
+	      "a file of more than 64 GiB is refused by name");
+}
+
+static struct strv list_of(const char *words)
+{
+	return strv_split(words, " ");
+}
+
+static void test_spare_mounts(void)
+{
+	CLEANUP_STRV struct strv mounts = list_of("/boot/efi");
+	CLEANUP_STRV struct strv changed =
+		list_of("/boot /boot/efi /boot/efi/EFI /boot/efi2 /boot/vmlinuz /etc");
+	CLEANUP_STRV struct strv removed = list_of("/boot/efi /boot/ef /boot/efi-old /etc/x");
+	CLEANUP_STRV struct strv replaced = list_of("/boot");
+	CLEANUP_STRV struct strv gone = list_of("/boot");
+	CLEANUP_STRV struct strv dropped = {0};
+	CLEANUP_STRV struct strv dropped_above = {0};
+
+	tree_spare_mounts(&mounts, &changed, &removed, &dropped);
+	check_list(&dropped, "/boot/efi /boot/efi/EFI",
+	           "what was changed or removed at a foreign mount is told once");
+	check_list(&changed, "/boot /boot/efi2 /boot/vmlinuz /etc",
+	           "other changes stay, names that only begin alike among them");
+	check_list(&removed, "/boot/ef /boot/efi-old /etc/x", "other removals stay");
+	tree_spare_mounts(&mounts, &replaced, &gone, &dropped_above);
+	check(!replaced.count && !gone.count && dropped_above.count == 1,
+	      "a directory above a foreign mount is neither removed nor replaced");
+}
+
 static void test_backend(struct fixture *f)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
@@ -530,15 +612,40 @@ static int liar_copy_out(struct rootfs *r, const char *path, int fd, struct erro
 	return error_set(err, "cannot read '%s': bad block", path);
 }
 
+static int liar_copy_much(struct rootfs *r, const char *path, int fd, struct error *err)
+{
+	static const char data[256 * 1024];
+
+	(void)r;
+	return write(fd, data, sizeof(data)) == sizeof(data)
+	               ? 0
+	               : error_errno(err, errno, "cannot write '%s'", path);
+}
+
+static int liar_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
+                        uint64_t *ret_size_bytes, struct error *err)
+{
+	(void)r, (void)path, (void)err;
+	*ret_free_bytes = 0;
+	*ret_size_bytes = (uint64_t)128 * 1024;
+	return 0;
+}
+
 static const struct rootfs_ops liar_ops = {
 	.name = "liar", .lstat = liar_lstat, .list = liar_list, .copy_out = liar_copy_out};
+static const struct rootfs_ops bomb_ops = {.name = "bomb",
+                                           .lstat = liar_lstat,
+                                           .list = liar_list,
+                                           .copy_out = liar_copy_much,
+                                           .statvfs = liar_statvfs};
 
 static void check_refused(struct fixture *f, const char *name, struct rootfs_stat st,
                           enum exit_code code, const char *want, const char *holds)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	struct liar liar = {.base.ops = &liar_ops, .name = name, .st = st};
+	bool is_bomb = str_equal(name, "bomb");
+	struct liar liar = {.base.ops = is_bomb ? &bomb_ops : &liar_ops, .name = name, .st = st};
 	CLEANUP_FREE char *dir = str_format("%s/liar", f->dir);
 	CLEANUP_TREE struct tree *tree = NULL;
 	int result = tree_extract(&tree, &liar.base, dir, NULL, &err);
@@ -562,6 +669,8 @@ static void test_hostile_source(struct fixture *f)
 	check_refused(f, "loop", dir, EXIT_INPUT, "damaged", "a directory in itself is refused");
 	check_refused(f, "far", far_user, EXIT_INPUT, "'/far'",
 	              "an owner that cannot be shifted is refused by name");
+	check_refused(f, "bomb", file, EXIT_INPUT, "more data than",
+	              "files that hold more data than their file system are refused");
 	check_refused(f, "torn", file, EXIT_BUILD, "bad block",
 	              "an error of the source is passed on");
 }
@@ -581,6 +690,8 @@ int main(void)
 	test_extract(&f);
 	test_backend(&f);
 	test_hostile_source(&f);
+	test_sparse_tar(&f);
+	test_spare_mounts();
 	test_remove_deep(&f);
 	check(tree_remove(f.dir, &err) == 0 && access(f.dir, F_OK) < 0, "all is removed again");
 	free(f.source);

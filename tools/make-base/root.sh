@@ -91,7 +91,9 @@ write_identity()
 	EOF
 	echo LANG=C.UTF-8 | guest_file /etc/default/locale
 	rm -f "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/*
-	printf '%s\n' "$sources" | guest_file /etc/apt/sources.list.d/debian.sources
+	# a login that this machine has for its mirror is not for every node
+	printf '%s\n' "$sources" | sed -E 's,(https?://)[^/@ ]*@,\1,' |
+		guest_file /etc/apt/sources.list.d/debian.sources
 }
 
 write_default_grub()
@@ -148,8 +150,9 @@ scrub_root()
 		etc/dpkg/dpkg.cfg.d/99mmdebstrap etc/initramfs-tools/conf.d/make-base \
 		usr/sbin/policy-rc.d var/cache/debconf/*-old var/lib/dpkg/*-old \
 		var/cache/ldconfig/aux-cache var/cache/apt/*.bin var/cache/apt/archives/*.deb \
-		var/lib/apt/lists/* tmp/* var/tmp/* run/*)
-	find "$root/var/log" -type f -delete
+		tmp/* var/tmp/* run/*)
+	# files only: the directories belong to packages
+	find "$root/var/log" "$root/var/lib/apt/lists" -type f -delete
 }
 
 run_customize()
