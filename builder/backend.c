@@ -8,8 +8,27 @@
 #include "backend.h"
 #include "data.h"
 #include "extfs.h"
+#include "extfs.h"
 #include "sandbox.h"
 #include "tree.h"
+
+/*
+ * A root that only the appliance reads would be copied file by file through it: longer than what
+ * the sandbox saves.
+ */
+static int check_sandbox(const struct build *b, struct error *err)
+{
+	const struct volume *root = b->guest->mounts[0].volume;
+
+	if (sandbox_check_host(b->work_dir, err) < 0)
+		return -1;
+	if (extfs_supports(root))
+		return 0;
+	error_set(err, "the sandbox takes its copy from an ext4 root, and this one is on %s",
+	          root->type);
+	error_hint(err, "use --exec=appliance, best on a host with KVM");
+	return error_code(err, EXIT_HOST);
+}
 
 int backend_choose(const struct backend **ret, struct build *b, struct error *err)
 {
@@ -22,7 +41,7 @@ int backend_choose(const struct backend **ret, struct build *b, struct error *er
 		log_note(b->log, "no KVM: %s; going on without", b->accel.reason);
 	if (mode == EXEC_AUTO && b->accel.kvm)
 		mode = EXEC_APPLIANCE;
-	if (mode != EXEC_APPLIANCE && sandbox_check_host(b->work_dir, &no_sandbox) < 0) {
+	if (mode != EXEC_APPLIANCE && check_sandbox(b, &no_sandbox) < 0) {
 		if (mode == EXEC_SANDBOX) {
 			error_take(err, &no_sandbox);
 			return error_code(err, EXIT_HOST);

@@ -12,7 +12,7 @@ run_packages='qemu-system-x86 qemu-utils supermin bubblewrap mmdebstrap ovmf sea
 dosfstools mtools fdisk gdisk e2fsprogs xfsprogs btrfs-progs grub-pc-bin grub-efi-amd64-bin zstd xz-utils
 cpio kmod passwd procps util-linux ca-certificates debian-archive-keyring'
 
-test_packages='bats jq lz4 zip bzip2 gzip mandoc curl python3-minimal nbdkit libnbd-bin guestfish attr libcap2-bin acl busybox-static gcc
+test_packages='bats jq lz4 zip bzip2 gzip mandoc curl python3-minimal nbdkit libnbd-bin guestfish attr libcap2-bin acl busybox-static libarchive-tools
 libclang-rt-14-dev libclang-rt-dev clang lvm2'
 
 lint_packages='clang clang-tidy clang-format cppcheck shellcheck'
