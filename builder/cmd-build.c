@@ -193,12 +193,17 @@ static int check_inputs(const struct options *o, const struct names *n, struct e
 /* Two builds of one name would take each other's file for their own. */
 static int lock_names(struct job *job, struct error *err)
 {
+	struct stat locked, named;
+
 	job->name_lock_fd = open(job->names.lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (job->name_lock_fd < 0) {
 		error_errno(err, errno, "cannot write '%s'", job->names.lock);
 		return error_code(err, EXIT_HOST);
 	}
-	if (flock(job->name_lock_fd, LOCK_EX | LOCK_NB) == 0)
+	/* A build that just ended may have taken away the file that we locked. */
+	if (flock(job->name_lock_fd, LOCK_EX | LOCK_NB) == 0 &&
+	    fstat(job->name_lock_fd, &locked) == 0 && stat(job->names.lock, &named) == 0 &&
+	    locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
 		return 0;
 	error_set(err, "another build is making '%s'", job->names.artifact);
 	error_hint(err, "wait for it, or give this one another name with --output");
@@ -307,7 +312,7 @@ enum exit_code command_build(const struct options *o, struct error *err)
 	names_make(&job.names, o->output);
 	if (prepare(&job, err) == 0) {
 		result = supervise(&s, err);
-		if (job.name_lock_fd >= 0)
+		if (!o->plan)
 			unlink(job.names.lock);
 	}
 	if (job.name_lock_fd >= 0)

@@ -11,7 +11,7 @@
 #include "tree.h"
 
 #define PROBE_TIMEOUT_MS (30 * 1000)
-#define HELP_BYTES_MAX   (64 * 1024)
+#define HELP_BYTES_MAX   (64UL * 1024)
 
 /* The part of a path that is there already, without links. */
 static char *existing_part(const char *dir)

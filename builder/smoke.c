@@ -241,11 +241,11 @@ static const char *bar_text(const json_t *facts)
 
 void smoke_print(const json_t *report, struct log *log)
 {
-	const json_t *run, *reason;
-	size_t i, j;
+	const json_t *runs = json_object_get(report, "runs");
 
-	json_array_foreach(json_object_get(report, "runs"), i, run)
-	{
+	for (size_t i = 0; i < json_array_size(runs); i++) {
+		const json_t *run = json_array_get(runs, i);
+		const json_t *reasons = json_object_get(run, "reasons");
 		const json_t *base = json_object_get(run, "base");
 		const char *verdict = json_string_value(json_object_get(run, "verdict"));
 
@@ -255,7 +255,7 @@ void smoke_print(const json_t *report, struct log *log)
 		         bar_text(json_object_get(run, "image")),
 		         json_is_null(base) ? "" : ", of the base ",
 		         json_is_null(base) ? "" : bar_text(base));
-		json_array_foreach(json_object_get(run, "reasons"), j, reason)
-			log_note(log, "  %s", json_string_value(reason));
+		for (size_t j = 0; j < json_array_size(reasons); j++)
+			log_note(log, "  %s", json_string_value(json_array_get(reasons, j)));
 	}
 }

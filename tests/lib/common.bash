@@ -21,6 +21,7 @@ run_split() {
 	"$@" >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" </dev/null || status=$?
 	out=$(cat "$BATS_TEST_TMPDIR/out")
 	err=$(cat "$BATS_TEST_TMPDIR/err")
+	# shellcheck disable=SC2034 # for the tests
 	seconds=$(awk -v a="$began" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')
 }
 
@@ -88,8 +89,8 @@ raw_root() { # image, partition number: prints the path of the raw file system
 	if [ ! -e "$raw" ]; then
 		qemu-img convert -q -O raw "$1" "$1.raw"
 		line=$(sfdisk -d "$1.raw" | grep "raw$2 :")
-		start=$(echo "$line" | sed 's/.*start= *\([0-9]*\).*/\1/')
-		size=$(echo "$line" | sed 's/.*size= *\([0-9]*\).*/\1/')
+		start=$(awk -F'[=,]' '{ print $2 + 0 }' <<<"$line")
+		size=$(awk -F'[=,]' '{ print $4 + 0 }' <<<"$line")
 		dd if="$1.raw" of="$raw" bs=512 skip="$start" count="$size" conv=sparse status=none
 		rm -f "$1.raw"
 	fi

@@ -64,7 +64,8 @@ static void bench_init(struct bench *b)
 	b->seed = str_format("%s/seed.iso", b->dir);
 	mkdir(b->work, 0700);
 	write_script(b->image, "image");
-	write_script(b->qemu_img, "#!/bin/sh\nfor last; do :; done\necho overlay >\"${last#file:}\"\n");
+	write_script(b->qemu_img,
+	             "#!/bin/sh\nfor last; do :; done\necho overlay >\"${last#file:}\"\n");
 	path = str_format("%s:%s", b->dir, getenv("PATH"));
 	setenv("PATH", path, 1);
 	b->options = (struct boot_options){.image = b->image,

@@ -127,7 +127,8 @@ static void test_log(void)
 	check(pread(fd, end, sizeof(end) - 1, size - 60) > 0 && pread(fd, end, 60, size - 60) == 60,
 	      "the end of the log");
 	for (size_t i = 0; i < 60; i++)
-		end[i] = end[i] ? end[i] : '0';
+		if (!end[i])
+			end[i] = '0';
 	check(strstr(end, "0\nfurther output left out\n["), "tells it");
 	check(strstr(end, "] one ?[2J\ntwo\n"), "what would drive a terminal is not written");
 }
