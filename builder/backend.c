@@ -8,7 +8,6 @@
 #include "backend.h"
 #include "data.h"
 #include "extfs.h"
-#include "extfs.h"
 #include "sandbox.h"
 #include "tree.h"
 

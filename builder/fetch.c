@@ -17,6 +17,7 @@
 #include "fetch.h"
 #include "str.h"
 #include "sums.h"
+#include "workdir.h"
 
 #define DEFAULT_RETRIES 5
 #define DEFAULT_STALL_S 60
@@ -48,31 +49,6 @@ static void entry_release(struct entry *e)
 bool fetch_is_url(const char *base)
 {
 	return strncasecmp(base, "http://", 7) == 0 || strncasecmp(base, "https://", 8) == 0;
-}
-
-static int make_dirs(const char *dir, struct error *err)
-{
-	CLEANUP_FREE char *path = str_copy(dir);
-	struct stat st;
-
-	for (char *p = path + 1; *path; p++) {
-		char was = *p;
-
-		if (was && was != '/')
-			continue;
-		*p = '\0';
-		if (mkdir(path, 0755) < 0 && errno != EEXIST)
-			return error_errno(err, errno, "cannot make the cache directory '%s'",
-			                   path);
-		*p = was;
-		if (!was)
-			break;
-	}
-	if (stat(dir, &st) < 0)
-		return error_errno(err, errno, "cannot use the cache directory '%s'", dir);
-	if (!S_ISDIR(st.st_mode))
-		return error_set(err, "cannot use '%s' as cache: not a directory", dir);
-	return 0;
 }
 
 /* What the file's digest must be: from the option, else from the file of sums. */
@@ -297,7 +273,7 @@ static int fetch_entry(struct entry *e, char **ret_path, char **ret_digest, stru
 	CLEANUP_CLOSE int lock_fd = -1;
 	bool good;
 
-	if (make_dirs(e->o->cache_dir, err) < 0)
+	if (workdir_make_parents(e->o->cache_dir, err) < 0)
 		return -1;
 	if (expect(e, err) < 0)
 		return -1;

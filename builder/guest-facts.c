@@ -114,7 +114,6 @@ static int read_generator(struct guest *g, struct rootfs *root, struct error *er
 	}
 	tools = packages_has(status, "initramfs-tools");
 	dracut = packages_has(status, "dracut");
-	g->has_cloud_init = packages_has(status, "cloud-init");
 	/* Where both are installed, dracut owns the kernel hooks (Debian forky, Ubuntu 25.10). */
 	g->generator = str_copy(dracut                                   ? "dracut"
 	                        : tools                                  ? "initramfs-tools"

@@ -33,7 +33,6 @@ void guest_forget_kernels(struct guest *g)
 		free(g->kernels[i].initramfs);
 	}
 	g->kernel_count = 0;
-	strv_free(&g->kernels_without_image);
 }
 
 /* Version strings end up in paths and argv: what no distribution's kernel has is refused. */
@@ -58,11 +57,9 @@ static bool is_leftover(const char *name)
 int guest_read_kernels(struct guest *g, struct rootfs *root, struct error *err)
 {
 	CLEANUP_STRV struct strv boot = {0};
-	CLEANUP_STRV struct strv modules = {0};
 
 	guest_forget_kernels(g);
-	if (rootfs_list(root, "/boot", &boot, err) < 0 ||
-	    rootfs_list(root, "/lib/modules", &modules, err) < 0)
+	if (rootfs_list(root, "/boot", &boot, err) < 0)
 		return -1;
 	for (size_t i = 0; i < boot.count && g->kernel_count < KERNELS_MAX; i++) {
 		const char *version = boot.items[i] + strlen("vmlinuz-");
@@ -77,12 +74,6 @@ int guest_read_kernels(struct guest *g, struct rootfs *root, struct error *err)
 			return error_code(err, EXIT_INPUT);
 		}
 		add_kernel(g, root, version);
-	}
-	for (size_t i = 0; i < modules.count; i++) {
-		CLEANUP_FREE char *image = str_format("/boot/vmlinuz-%s", modules.items[i]);
-
-		if (version_is_sane(modules.items[i]) && !rootfs_exists(root, image))
-			strv_add(&g->kernels_without_image, modules.items[i]);
 	}
 	return 0;
 }

@@ -37,10 +37,8 @@ struct guest {
 	size_t mount_count;
 	struct guest_kernel *kernels; /* sorted by version string */
 	size_t kernel_count;
-	struct strv kernels_without_image; /* /lib/modules/VERSION, but nothing to boot */
-	char *generator;                   /* "initramfs-tools", "dracut", "mkinitcpio", "none" */
-	char *loader;                      /* "grub", or what was found, for the refusal */
-	bool has_cloud_init;
+	char *generator; /* "initramfs-tools", "dracut", "mkinitcpio", "none" */
+	char *loader;    /* "grub", or what was found, for the refusal */
 };
 
 /*
