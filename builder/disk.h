@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An image opened read-only as a plain block device, without appliance, loop device or mount:
+ * An image opened as a plain block device, without appliance, loop device or mount:
  * qemu-nbd (a child on a socket of its own, ended with the handle) serves the content,
- * libnbd reads it, libblkid tells what it is. The image file is never opened for writing.
+ * libnbd reads it, libblkid tells what it is.
  * For qcow2, qcow2_check() (qcow2.h) must have accepted the file before; no backing file is
- * followed except where 'allow_backing' says that the chain is our own. The child also ends
+ * followed except where 'allow_backing' says that the chain is our own. Only an overlay of ours
+ * is ever written (disk_open_writable). The child also ends
  * with the thread that called disk_open() (see proc.h): open a disk in a thread that outlives
  * its users. No call waits longer than a minute for the child.
  */
@@ -32,6 +33,19 @@ struct volume {
 
 int disk_open(struct disk **ret, const char *path, const char *format, bool allow_backing,
               struct error *err);
+/*
+ * Our own qcow2 overlay, open for writing (with its backing chain). Of what is trimmed, whole
+ * clusters (64 KiB) read as zeros afterwards and take no space; the rest of it stays as it was.
+ * Only disk_finish() makes what was written last; after an
+ * error the overlay is no good.
+ */
+int disk_open_writable(struct disk **ret, const char *overlay, struct error *err);
+int disk_write(struct disk *disk, const void *data, size_t size, uint64_t offset_bytes,
+               struct error *err);
+int disk_trim(struct disk *disk, uint64_t size_bytes, uint64_t offset_bytes, struct error *err);
+/* Flushes, ends the child, and looks at its exit code: only then is the overlay whole. The disk
+ * must still be closed. */
+int disk_finish(struct disk *disk, struct error *err);
 void disk_close(struct disk *disk);
 DEFINE_CLEANUP(disk, struct disk *, disk_close)
 #define CLEANUP_DISK CLEANUP(cleanup_disk)

@@ -32,6 +32,12 @@ struct extfs_node {
 
 int extfs_volume_open(struct extfs_volume **ret, struct disk *disk, const struct volume *volume,
                       struct error *err);
+/* The same for writing; 1: what is said in *ret_reason (owned by the caller) forbids it. */
+int extfs_volume_open_writable(struct extfs_volume **ret, struct disk *disk,
+                               const struct volume *volume, char **ret_reason, struct error *err);
+/* extfs-write-features.c: why this file system is not ours to write; NULL: it is. The superblock
+ * as it stands on the disk. */
+char *extfs_unwritable(const struct ext2_super_block *super);
 void extfs_volume_close(struct extfs_volume *v);
 DEFINE_CLEANUP(extfs_volume, struct extfs_volume *, extfs_volume_close)
 #define CLEANUP_EXTFS_VOLUME CLEANUP(cleanup_extfs_volume)
@@ -43,10 +49,17 @@ int extfs_fail(const struct extfs_volume *v, errcode_t code, const char *what, c
 int extfs_refuse(const struct extfs_volume *v, const char *reason, const char *what,
                  const char *path, struct error *err);
 
+/* 1: the node becomes its child of that name, 0: there is none, -1: error. */
+int extfs_step(struct extfs_node *node, const char *name, size_t length, struct error *err);
 /* Walks from the root of the file system, following no link. 'path' must outlive *ret.
  * 1: found, 0: does not exist, -1: error. */
 int extfs_find(const struct extfs_volume *v, const char *path, struct extfs_node *ret,
                struct error *err);
+/* What a writer did to a directory: 'name' is now 'inode', new, or (0) gone; the directory itself
+ * is gone. */
+void extfs_entry_changed(const struct extfs_volume *v, ext2_ino_t dir_inode, const char *name,
+                         ext2_ino_t inode);
+void extfs_dir_gone(const struct extfs_volume *v, ext2_ino_t dir_inode);
 int extfs_names(const struct extfs_node *dir, struct strv *ret, struct error *err);
 
 uint64_t extfs_node_size(const struct extfs_node *node);

@@ -98,25 +98,25 @@ static int check_features(const struct ext2_super_block *super, struct error *er
  * Before libext2fs sees it: it allocates by what the superblock claims. The checksum, where
  * there is one, is left to libext2fs.
  */
-static int check_superblock(struct disk *disk, const struct volume *volume, struct error *err)
+static int read_superblock(struct disk *disk, const struct volume *volume,
+                           struct ext2_super_block *super, struct error *err)
 {
-	struct ext2_super_block super;
 	uint64_t blocks, claimed;
 	uint32_t log_size;
 
-	if (volume->size_bytes < SUPERBLOCK_OFFSET + sizeof(super))
+	if (volume->size_bytes < SUPERBLOCK_OFFSET + sizeof(*super))
 		return error_set(err, "the partition is too small");
-	if (disk_read(disk, &super, sizeof(super), volume->offset_bytes + SUPERBLOCK_OFFSET, err) <
+	if (disk_read(disk, super, sizeof(*super), volume->offset_bytes + SUPERBLOCK_OFFSET, err) <
 	    0)
 		return -1;
-	if (ext2fs_le16_to_cpu(super.s_magic) != EXT2_SUPER_MAGIC)
+	if (ext2fs_le16_to_cpu(super->s_magic) != EXT2_SUPER_MAGIC)
 		return error_set(err, "it has no superblock");
-	if (check_features(&super, err) < 0)
+	if (check_features(super, err) < 0)
 		return -1;
-	log_size = ext2fs_le32_to_cpu(super.s_log_block_size);
-	blocks = ext2fs_le32_to_cpu(super.s_blocks_count);
-	if (ext2fs_le32_to_cpu(super.s_feature_incompat) & EXT4_FEATURE_INCOMPAT_64BIT)
-		blocks |= (uint64_t)ext2fs_le32_to_cpu(super.s_blocks_count_hi) << 32;
+	log_size = ext2fs_le32_to_cpu(super->s_log_block_size);
+	blocks = ext2fs_le32_to_cpu(super->s_blocks_count);
+	if (ext2fs_le32_to_cpu(super->s_feature_incompat) & EXT4_FEATURE_INCOMPAT_64BIT)
+		blocks |= (uint64_t)ext2fs_le32_to_cpu(super->s_blocks_count_hi) << 32;
 	if (log_size > MAX_LOG_BLOCK_SIZE)
 		return error_set(err, "its block size of 2^%u KiB is not valid", log_size);
 	if (__builtin_mul_overflow(blocks, UINT64_C(1024) << log_size, &claimed) ||
@@ -128,28 +128,61 @@ static int check_superblock(struct disk *disk, const struct volume *volume, stru
 	return 0;
 }
 
-int extfs_volume_open(struct extfs_volume **ret, struct disk *disk, const struct volume *volume,
-                      struct error *err)
+static struct extfs_volume *new_volume(struct disk *disk, const struct volume *volume,
+                                       bool writable)
 {
-	CLEANUP_EXTFS_VOLUME struct extfs_volume *v = mem_alloc(sizeof(*v));
-	errcode_t code;
+	struct extfs_volume *v = mem_alloc(sizeof(*v));
 
 	add_error_table(&et_ext2_error_table);
 	v->name = volume->number
 	                  ? str_format("image '%s', partition %d", disk_path(disk), volume->number)
 	                  : str_format("image '%s'", disk_path(disk));
-	v->io = extfs_io_new(disk, volume->offset_bytes, volume->size_bytes);
+	v->io = extfs_io_new(disk, volume->offset_bytes, volume->size_bytes, writable);
 	v->dirs = mem_alloc(sizeof(*v->dirs));
-	if (check_superblock(disk, volume, err) < 0)
-		return refuse_volume(v, err);
-	code = ext2fs_open2(extfs_io_name(v->io), NULL, EXT2_FLAG_64BITS, 0, 0,
-	                    extfs_io_manager(v->io), &v->fs);
-	if (code) {
-		const struct error *deeper = extfs_io_error(v->io);
+	return v;
+}
 
-		error_set(err, "%s", deeper ? deeper->message : error_message(code));
+static int open_volume(struct extfs_volume *v, int flags, struct error *err)
+{
+	const struct error *deeper;
+	errcode_t code = ext2fs_open2(extfs_io_name(v->io), NULL, EXT2_FLAG_64BITS | flags, 0, 0,
+	                              extfs_io_manager(v->io), &v->fs);
+
+	if (!code)
+		return 0;
+	deeper = extfs_io_error(v->io);
+	error_set(err, "%s", deeper ? deeper->message : error_message(code));
+	return refuse_volume(v, err);
+}
+
+int extfs_volume_open(struct extfs_volume **ret, struct disk *disk, const struct volume *volume,
+                      struct error *err)
+{
+	CLEANUP_EXTFS_VOLUME struct extfs_volume *v = new_volume(disk, volume, false);
+	struct ext2_super_block super;
+
+	if (read_superblock(disk, volume, &super, err) < 0)
 		return refuse_volume(v, err);
-	}
+	if (open_volume(v, 0, err) < 0)
+		return -1;
+	*ret = STEAL(v);
+	return 0;
+}
+
+int extfs_volume_open_writable(struct extfs_volume **ret, struct disk *disk,
+                               const struct volume *volume, char **ret_reason, struct error *err)
+{
+	CLEANUP_EXTFS_VOLUME struct extfs_volume *v = new_volume(disk, volume, true);
+	struct ext2_super_block super;
+
+	if (read_superblock(disk, volume, &super, err) < 0)
+		return refuse_volume(v, err);
+	*ret_reason = extfs_unwritable(&super);
+	if (*ret_reason)
+		return 1;
+	/* As the kernel does: the copies of the superblock are not kept up to date. */
+	if (open_volume(v, EXT2_FLAG_RW | EXT2_FLAG_MASTER_SB_ONLY, err) < 0)
+		return -1;
 	*ret = STEAL(v);
 	return 0;
 }
@@ -294,8 +327,7 @@ static int get_dir(const struct extfs_node *node, const struct dir **ret, struct
 	return 0;
 }
 
-/* 1: node becomes its child of that name, 0: there is none, -1: error. */
-static int step(struct extfs_node *node, const char *name, size_t length, struct error *err)
+int extfs_step(struct extfs_node *node, const char *name, size_t length, struct error *err)
 {
 	CLEANUP_FREE char *wanted = mem_copy(name, length);
 	const struct entry key = {.name = wanted}, *found;
@@ -322,7 +354,7 @@ int extfs_find(const struct extfs_volume *v, const char *path, struct extfs_node
 		return -1;
 	for (const char *name = path + strspn(path, "/"); *name; name += strspn(name, "/")) {
 		size_t length = strcspn(name, "/");
-		int found = step(&node, name, length, err);
+		int found = extfs_step(&node, name, length, err);
 
 		if (found <= 0)
 			return found;
@@ -344,4 +376,59 @@ int extfs_names(const struct extfs_node *dir_node, struct strv *ret, struct erro
 	for (size_t i = 0; i < dir->count; i++)
 		strv_add(ret, dir->entries[i].name);
 	return 0;
+}
+
+static size_t first_not_before(const struct dir *dir, const char *name)
+{
+	size_t low = 0, high = dir->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (strcmp(dir->entries[middle].name, name) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void extfs_entry_changed(const struct extfs_volume *v, ext2_ino_t dir_inode, const char *name,
+                         ext2_ino_t inode)
+{
+	struct dir *dir = NULL;
+	size_t at;
+
+	for (size_t i = 0; i < v->dirs->count && !dir; i++)
+		if (v->dirs->items[i]->inode == dir_inode)
+			dir = v->dirs->items[i];
+	if (!dir)
+		return;
+	at = first_not_before(dir, name);
+	if (inode) {
+		dir->entries = mem_grow(dir->entries, dir->count + 1, sizeof(*dir->entries));
+		memmove(dir->entries + at + 1, dir->entries + at,
+		        (dir->count - at) * sizeof(*dir->entries));
+		dir->entries[at] = (struct entry){.name = str_copy(name), .inode = inode};
+		dir->count++;
+		v->dirs->entries++;
+	} else if (at < dir->count && strcmp(dir->entries[at].name, name) == 0) {
+		free(dir->entries[at].name);
+		memmove(dir->entries + at, dir->entries + at + 1,
+		        (--dir->count - at) * sizeof(*dir->entries));
+		v->dirs->entries--;
+	}
+}
+
+void extfs_dir_gone(const struct extfs_volume *v, ext2_ino_t dir_inode)
+{
+	struct extfs_dirs *dirs = v->dirs;
+
+	for (size_t i = 0; i < dirs->count; i++)
+		if (dirs->items[i]->inode == dir_inode) {
+			dirs->entries -= dirs->items[i]->count;
+			dir_free(dirs->items[i]);
+			dirs->items[i] = dirs->items[--dirs->count];
+			return;
+		}
 }

@@ -610,6 +610,88 @@ static void test_huge(void)
 	              "a huge empty disk is refused");
 }
 
+static struct disk *open_overlay(const char *base, const char *overlay)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	struct disk *disk = NULL;
+
+	run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, overlay);
+	if (disk_open_writable(&disk, overlay, &err) < 0)
+		fixture_fail("open an overlay", err.message);
+	return disk;
+}
+
+static bool all_zero(const uint8_t *data, size_t size)
+{
+	return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
+}
+
+/* Every byte of the base is noise, so that nothing is zero but what was made so. */
+static void test_write(void)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FREE uint8_t *data = mem_alloc(9 * MIB), *got = mem_alloc(9 * MIB);
+	struct disk *disk;
+
+	make_file("noise.img", 64 * MIB);
+	put_noise("noise.img", 0, 64 * MIB, 1);
+	convert("noise.img", "noise.qcow2");
+	disk = open_overlay("noise.qcow2", "work.qcow2");
+	fill(data, 9 * MIB, 2);
+	check(disk_write(disk, data, 9 * MIB, 3 * MIB + 512, &err) == 0 &&
+	              disk_read(disk, got, 9 * MIB, 3 * MIB + 512, &err) == 0 &&
+	              memcmp(data, got, 9 * MIB) == 0,
+	      "what is written to an overlay is read again");
+	check(disk_trim(disk, 20 * MIB, 40 * MIB, &err) == 0 &&
+	              disk_trim(disk, MIB, 5 * MIB, &err) == 0,
+	      "clusters of the base and of the overlay can be trimmed");
+	check(disk_write(disk, data, 2, 64 * MIB - 1, &err) < 0 && contains(err.message, "ends at"),
+	      "nothing is written behind the end");
+	check(disk_trim(disk, UINT64_MAX, 512, &err) < 0, "nor trimmed where the sum overflows");
+	error_free(&err);
+	check(disk_finish(disk, &err) == 0, "the overlay is finished");
+	check(disk_read(disk, got, 512, 0, &err) < 0, "and the disk is of no more use");
+	disk_close(disk);
+	error_free(&err);
+
+	run("qemu-img", "check", "-q", "work.qcow2");
+	if (disk_open(&disk, "work.qcow2", "qcow2", true, &err) < 0)
+		fixture_fail("open the overlay again", err.message);
+	check(disk_read(disk, got, 2 * MIB, 3 * MIB + 512, &err) == 0 &&
+	              memcmp(got, data, 2 * MIB - 512) == 0 && all_zero(got + 2 * MIB - 512, 512),
+	      "after that others read it, with zeros where it was trimmed");
+	check(disk_read(disk, got, 9 * MIB, 45 * MIB, &err) == 0 && all_zero(got, 9 * MIB),
+	      "the base does not show through where it was trimmed");
+	get("noise.img", 60 * MIB, data, MIB);
+	check(disk_read(disk, got, MIB, 60 * MIB, &err) == 0 && memcmp(data, got, MIB) == 0,
+	      "and does where it was not");
+	disk_close(disk);
+}
+
+static void test_write_refused(void)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	struct disk *disk = open_disk("noise.qcow2", "qcow2");
+	struct disk *second = NULL;
+	pid_t children[8];
+
+	check(disk_write(disk, "x", 1, 0, &err) < 0 && contains(err.message, "opened to be read"),
+	      "a disk that was opened for reading is not written");
+	check(disk_trim(disk, 65536, 0, &err) < 0 && disk_finish(disk, &err) < 0,
+	      "nor trimmed or finished");
+	disk_close(disk);
+	error_free(&err);
+	disk = open_overlay("noise.qcow2", "work.qcow2");
+	check(disk_open_writable(&second, "work.qcow2", &err) < 0 && contains(err.message, "lock"),
+	      "two writers of one overlay are one too many");
+	error_free(&err);
+	if (own_children(children, 8) == 1)
+		kill(children[0], SIGKILL);
+	check(disk_finish(disk, &err) < 0 && error_exit_code(&err) == EXIT_HOST,
+	      "a server that was killed has not finished the overlay");
+	disk_close(disk);
+}
+
 int main(void)
 {
 	fixture_begin((const char *const[]){"qemu-nbd", "qemu-img", "sgdisk", "sfdisk", "mke2fs",
@@ -630,5 +712,7 @@ int main(void)
 	test_nothing();
 	test_large_sectors();
 	test_huge();
+	test_write();
+	test_write_refused();
 	return tap_done();
 }
