@@ -2,55 +2,80 @@
 #include "tree-private.h"
 
 /* Any good mix will do: the keys are spread again by linear probing. */
-static size_t slot_of(const struct inode_map *map, uint64_t device, uint64_t inode)
+static size_t slot_of(const struct inode_table *table, uint64_t device, uint64_t inode)
 {
 	uint64_t mixed = (inode ^ (device << 32) ^ (device >> 32)) * 0x9e3779b97f4a7c15u;
 
-	return (size_t)(mixed >> 20) & (map->size - 1);
+	return (size_t)(mixed >> 20) & (table->size - 1);
 }
 
-static struct inode_slot *find(const struct inode_map *map, uint64_t device, uint64_t inode)
+static struct inode_slot *find(const struct inode_table *table, uint64_t device, uint64_t inode)
 {
-	size_t at = slot_of(map, device, inode);
+	size_t at = slot_of(table, device, inode);
 
-	while (map->slots[at].path &&
-	       (map->slots[at].inode != inode || map->slots[at].device != device))
-		at = (at + 1) & (map->size - 1);
-	return &map->slots[at];
+	while (table->slots[at].used &&
+	       (table->slots[at].inode != inode || table->slots[at].device != device))
+		at = (at + 1) & (table->size - 1);
+	return &table->slots[at];
 }
 
-static void grow(struct inode_map *map)
+static void grow(struct inode_table *table)
 {
-	struct inode_map bigger = {.size = map->size ? map->size * 2 : 1024, .used = map->used};
+	struct inode_table bigger = {.size = table->size ? table->size * 2 : 1024,
+	                             .used = table->used};
 
 	bigger.slots = mem_grow(NULL, bigger.size, sizeof(*bigger.slots));
 	for (size_t i = 0; i < bigger.size; i++)
 		bigger.slots[i] = (struct inode_slot){0};
-	for (size_t i = 0; i < map->size; i++)
-		if (map->slots[i].path)
-			*find(&bigger, map->slots[i].device, map->slots[i].inode) = map->slots[i];
-	free(map->slots);
-	*map = bigger;
+	for (size_t i = 0; i < table->size; i++)
+		if (table->slots[i].used)
+			*find(&bigger, table->slots[i].device, table->slots[i].inode) =
+				table->slots[i];
+	free(table->slots);
+	*table = bigger;
+}
+
+const uint32_t *inode_table_add(struct inode_table *table, uint64_t device, uint64_t inode,
+                                uint32_t value)
+{
+	struct inode_slot *slot;
+
+	if ((table->used + 1) * 4 > table->size * 3)
+		grow(table);
+	slot = find(table, device, inode);
+	if (slot->used)
+		return &slot->value;
+	*slot = (struct inode_slot){.device = device, .inode = inode, .value = value, .used = true};
+	table->used++;
+	return NULL;
+}
+
+const uint32_t *inode_table_find(const struct inode_table *table, uint64_t device, uint64_t inode)
+{
+	const struct inode_slot *slot = table->size ? find(table, device, inode) : NULL;
+
+	return slot && slot->used ? &slot->value : NULL;
+}
+
+void inode_table_free(struct inode_table *table)
+{
+	free(table->slots);
+	*table = (struct inode_table){0};
 }
 
 const char *inode_map_add(struct inode_map *map, uint64_t device, uint64_t inode, const char *path)
 {
-	struct inode_slot *slot;
+	const uint32_t *first =
+		inode_table_add(&map->table, device, inode, (uint32_t)map->paths.count);
 
-	if ((map->used + 1) * 4 > map->size * 3)
-		grow(map);
-	slot = find(map, device, inode);
-	if (slot->path)
-		return slot->path;
-	*slot = (struct inode_slot){.device = device, .inode = inode, .path = str_copy(path)};
-	map->used++;
+	if (first)
+		return map->paths.items[*first];
+	strv_add(&map->paths, path);
 	return NULL;
 }
 
 void inode_map_free(struct inode_map *map)
 {
-	for (size_t i = 0; i < map->size; i++)
-		free(map->slots[i].path);
-	free(map->slots);
-	*map = (struct inode_map){0};
+	inode_table_free(&map->table);
+	strv_free(&map->paths);
 }

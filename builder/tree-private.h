@@ -8,50 +8,89 @@
 /* Guests do not nest deeper; a crafted image or program might, to exhaust us. */
 #define TREE_DEPTH_MAX 256
 
-/* tree-inodes.c: file identities (device, inode) seen so far, with the path of the first. */
+/* tree-inodes.c: file identities (device, inode) seen so far, each with a number. */
 struct inode_slot {
 	uint64_t device, inode;
-	char *path; /* NULL: the slot is free */
+	uint32_t value;
+	bool used;
 };
 
-struct inode_map {
+struct inode_table {
 	struct inode_slot *slots;
 	size_t size, used; /* size is a power of two */
+};
+
+/* NULL: it is new, and 'value' is remembered for it; else what was remembered before. */
+const uint32_t *inode_table_add(struct inode_table *table, uint64_t device, uint64_t inode,
+                                uint32_t value);
+/* NULL: it was never added. */
+const uint32_t *inode_table_find(const struct inode_table *table, uint64_t device, uint64_t inode);
+void inode_table_free(struct inode_table *table);
+
+/* The same with the path of the first. */
+struct inode_map {
+	struct inode_table table;
+	struct strv paths;
 };
 
 /* The path remembered for it; NULL if it is new: then 'path' is remembered (copied). */
 const char *inode_map_add(struct inode_map *map, uint64_t device, uint64_t inode, const char *path);
 void inode_map_free(struct inode_map *map);
 
-/* tree-index.c: what a directory held at one time, without TREE_SKIPPED. */
-struct tree_entry {
-	char *path; /* absolute, of the guest */
-	uint64_t inode;
-	int64_t ctime_ns;
-	uint64_t size_bytes;
-	uint32_t mode, uid, gid;
-	uint64_t xattr_hash; /* of directories only */
-	bool absent;         /* a device node or socket that stayed in the image */
+/* How a placeholder was when we had filled it: what is different later, others did. */
+struct tree_fill {
+	int64_t ctime_ns, mtime_ns;
+	uint64_t links;
+	uint64_t bytes;      /* of data */
+	uint64_t xattr_hash; /* of all, by descriptor */
+	bool changed;        /* others did something before or meanwhile, or wrote to it */
 };
 
+#define TREE_NO_ENTRY UINT32_MAX
+
+/* tree-index.c: what was put into the directory, without TREE_SKIPPED. */
+struct tree_entry {
+	const char *name; /* in its directory; the index owns it */
+	uint64_t inode;   /* 0: a device node or socket, which stayed in the image */
+	int64_t ctime_ns;
+	uint64_t size_bytes; /* of a directory: a hash of its extended attributes */
+	/* Of a placeholder, once it is filled; of several names of one file, the first one's.
+	 * Written by the filling thread, read after lazy_sync(). */
+	struct tree_fill *fill;
+	uint32_t parent; /* TREE_NO_ENTRY: it is in the root */
+	uint32_t mode, uid, gid;
+};
+
+/* Paths are not kept, but put together from the names: half a million files are no reason to
+ * need more than some tens of MiB. */
 struct tree_index {
-	struct tree_entry *entries; /* sorted, a directory right before what is in it */
+	struct tree_entry *entries; /* a directory right before what is in it, names sorted */
 	size_t count, room;
+	struct name_block *names;
 };
 
 /* Whether the sandbox mounts something of its own there: "/proc", "/dev"… */
 bool tree_is_skipped(const char *path);
-void tree_index_add_absent(struct tree_index *index, const char *path, uint32_t mode);
-/* Adds all that is in the directory, then sorts. */
-int tree_index_scan(struct tree_index *index, int root_fd, struct error *err);
+/* To be called in the order that the entries shall have. The entry's number. */
+uint32_t tree_index_add(struct tree_index *index, uint32_t parent, const char *name, uint32_t mode);
+/* What it is on the disk, once nothing more is done to it. fd: a directory's own; else -1. */
+int tree_index_set(struct tree_index *index, uint32_t entry, const struct stat *st, int fd);
+char *tree_index_path(const struct tree_index *index, uint32_t entry);
 void tree_index_free(struct tree_index *index);
+int64_t tree_time_ns(const struct timespec *time);
+/* A hash of all extended attributes, as the host has them. 0 or -1 with errno. */
+int tree_hash_xattrs(int fd, uint64_t *ret);
+
+struct lazy;
 
 struct tree {
 	char *dir;
 	int root_fd;
 	struct tree_index index;
 	uint64_t file_count, data_bytes;
-	struct log *log; /* borrowed from tree_extract's caller */
+	uint64_t copied_bytes; /* by the extraction itself */
+	struct lazy *lazy;     /* NULL: all data was copied */
+	struct log *log;       /* borrowed from tree_extract's caller */
 };
 
 /* tree-rootfs.c: the directory that holds 'path', opened so that no link is followed and

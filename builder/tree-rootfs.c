@@ -283,13 +283,29 @@ static int own_and_mode(int fd, uint32_t mode)
 	return fchown(fd, TREE_UID_BASE, TREE_UID_BASE) < 0 ? -1 : fchmod(fd, mode & 07777);
 }
 
+/* What a new file gets: bytes in memory, or (data NULL) those of a descriptor. */
+struct content {
+	const void *data;
+	size_t size;
+	int fd;
+};
+
+static int write_content(int to, const struct content *content)
+{
+	struct stat st;
+
+	if (content->data)
+		return write_all(to, content->data, content->size);
+	return fstat(content->fd, &st) < 0 ? -1 : copy_sparse(content->fd, to, st.st_size);
+}
+
 /* Under a temporary name first: the old file stays whole if anything fails. */
-static int op_write(struct rootfs *r, const char *path, const void *data, size_t size,
-                    uint32_t mode, struct error *err)
+static int write_file(struct rootfs *r, const char *path, const struct content *content,
+                      uint32_t mode, struct error *err)
 {
 	const char *name;
 	CLEANUP_CLOSE int dir = tree_open_parent(root_of(r), path, &name);
-	CLEANUP_FREE char *temporary = str_format(".gpuimg-%ld.new", (long)getpid());
+	CLEANUP_FREE char *temporary = str_format(".gpuimg-%ld.new", (long)gettid());
 	CLEANUP_CLOSE int fd = -1;
 
 	if (dir >= 0) {
@@ -299,12 +315,24 @@ static int op_write(struct rootfs *r, const char *path, const void *data, size_t
 	}
 	if (fd < 0)
 		return fail(err, "write", path);
-	if (write_all(fd, data, size) == 0 && own_and_mode(fd, mode) == 0 &&
+	if (write_content(fd, content) == 0 && own_and_mode(fd, mode) == 0 &&
 	    renameat(dir, temporary, dir, name) == 0)
 		return 0;
 	fail(err, "write", path);
 	unlinkat(dir, temporary, 0);
 	return -1;
+}
+
+static int op_write(struct rootfs *r, const char *path, const void *data, size_t size,
+                    uint32_t mode, struct error *err)
+{
+	return write_file(r, path, &(struct content){.data = data ? data : "", .size = size}, mode,
+	                  err);
+}
+
+static int op_copy_in(struct rootfs *r, const char *path, int fd, uint32_t mode, struct error *err)
+{
+	return write_file(r, path, &(struct content){.fd = fd}, mode, err);
 }
 
 static int op_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err)
@@ -407,6 +435,7 @@ static const struct rootfs_ops tree_ops = {
 	.copy_out = op_copy_out,
 	.statvfs = op_statvfs,
 	.write = op_write,
+	.copy_in = op_copy_in,
 	.mkdir = op_mkdir,
 	.symlink = op_symlink,
 	.rename = op_rename,

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Changed files as a tar. A file's other names are written as hard links: a change of the
- * file changes the ctime of all its names, so they are all in the list.
- */
+/* Changed files as a tar, for an appliance; a file's other names as hard links (tree-send.c). */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <locale.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "tree-private.h"
 
-#define BUFFER_BYTES   ((size_t)256 * 1024)
-#define FILE_BYTES_MAX ((off_t)64 << 30)
+#define BUFFER_BYTES ((size_t)256 * 1024)
 /* Of data in one file; behind the last of them, holes are written like data. */
 #define EXTENTS_MAX 65536
 
@@ -23,13 +17,12 @@ DEFINE_CLEANUP(entry, struct archive_entry *, archive_entry_free)
 #define CLEANUP_ENTRY CLEANUP(cleanup_entry)
 
 struct writer {
-	const struct tree *tree;
+	struct tree_sink sink; /* first */
 	struct archive *archive;
 	int fd;
 	bool failed; /* then nothing is written any more: no end mark, nobody takes it for whole */
 	char *buffer;
-	const char *zeros;        /* as long as the buffer */
-	struct inode_map written; /* regular files with more than one name */
+	const char *zeros; /* as long as the buffer */
 };
 
 static int archive_fail(struct writer *w, const char *path, struct error *err)
@@ -38,55 +31,6 @@ static int archive_fail(struct writer *w, const char *path, struct error *err)
 
 	return error_set(err, "cannot write '%s' to the tar: %s", path,
 	                 why ? why : "unknown error");
-}
-
-static int file_fail(const char *path, struct error *err)
-{
-	return error_errno(err, errno, "cannot read '%s' from the sandbox's tree", path);
-}
-
-static int set_owner(struct archive_entry *entry, const struct stat *st, const char *path,
-                     struct error *err)
-{
-	uint32_t uid, gid;
-
-	if (!tree_id_to_guest(st->st_uid, &uid) || !tree_id_to_guest(st->st_gid, &gid)) {
-		error_set(err,
-		          "'%s' in the sandbox's tree has an owner outside the mapped ids: %u:%u",
-		          path, st->st_uid, st->st_gid);
-		return error_code(err, EXIT_INPUT);
-	}
-	archive_entry_set_uid(entry, uid);
-	archive_entry_set_gid(entry, gid);
-	return 0;
-}
-
-static int set_xattrs(struct archive_entry *entry, int dir_fd, const char *name, const char *path,
-                      struct error *err)
-{
-	struct rootfs_xattr *xattrs = NULL;
-	size_t count = 0;
-
-	if (tree_xattrs_get(dir_fd, name, &xattrs, &count) < 0)
-		return error_errno(err, errno, "cannot read the extended attributes of '%s'", path);
-	for (size_t i = 0; i < count; i++)
-		archive_entry_xattr_add_entry(entry, xattrs[i].name, xattrs[i].value,
-		                              xattrs[i].size);
-	rootfs_xattrs_free(xattrs, count);
-	return 0;
-}
-
-static int set_link_target(struct archive_entry *entry, int dir_fd, const char *name,
-                           const char *path, struct error *err)
-{
-	char target[PATH_MAX];
-	ssize_t length = readlinkat(dir_fd, name, target, sizeof(target) - 1);
-
-	if (length < 0)
-		return file_fail(path, err);
-	target[length] = '\0';
-	archive_entry_copy_symlink(entry, target);
-	return 0;
 }
 
 static int write_header(struct writer *w, struct archive_entry *entry, const char *path,
@@ -150,7 +94,8 @@ static int write_extent(struct writer *w, int fd, off_t at, off_t end, const cha
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return file_fail(path, err);
+			return error_errno(err, errno, "cannot read '%s' from the sandbox's tree",
+			                   path);
 		if (n == 0)
 			return error_set(err, "'%s' in the sandbox's tree shrank while it was read",
 			                 path);
@@ -191,59 +136,43 @@ static int write_content(struct writer *w, struct archive_entry *map, int fd, of
 	return write_hole(w, at, size, path, err);
 }
 
-static int write_regular(struct writer *w, struct archive_entry *entry, int dir_fd,
-                         const char *name, const char *path, struct error *err)
+static int put_regular(struct writer *w, struct archive_entry *entry, const struct tree_node *node,
+                       struct error *err)
 {
-	CLEANUP_CLOSE int fd =
-		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	CLEANUP_ENTRY struct archive_entry *map = NULL;
-	const char *first = NULL;
-	struct stat st;
+	off_t size = (off_t)node->size_bytes;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return file_fail(path, err);
-	if (st.st_nlink > 1)
-		first = inode_map_add(&w->written, st.st_dev, st.st_ino, path);
-	if (first) {
-		archive_entry_copy_hardlink(entry, first + 1);
-		return write_header(w, entry, path, err);
+	if (node->same_as) {
+		archive_entry_copy_hardlink(entry, node->same_as + 1);
+		return write_header(w, entry, node->path, err);
 	}
-	if (st.st_size > FILE_BYTES_MAX)
-		return error_set(err, "'%s' in the sandbox's tree is larger than %lld GiB", path,
-		                 (long long)(FILE_BYTES_MAX >> 30));
-	archive_entry_set_size(entry, st.st_size);
-	add_map(entry, fd, st.st_size);
+	archive_entry_set_size(entry, size);
+	add_map(entry, node->fd, size);
 	map = archive_entry_clone(entry); /* writing the header uses the map up */
-	if (write_header(w, entry, path, err) < 0)
+	if (write_header(w, entry, node->path, err) < 0)
 		return -1;
-	return write_content(w, map, fd, st.st_size, path, err);
+	return write_content(w, map, node->fd, size, node->path, err);
 }
 
-static int write_path(struct writer *w, const char *path, struct error *err)
+static int put(struct tree_sink *sink, const struct tree_node *node, struct error *err)
 {
+	struct writer *w = (struct writer *)sink;
 	CLEANUP_ENTRY struct archive_entry *entry = archive_entry_new();
-	const char *name;
-	CLEANUP_CLOSE int dir_fd = tree_open_parent(w->tree->root_fd, path, &name);
-	struct stat st;
 
-	if (dir_fd < 0 || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return file_fail(path, err);
-	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode) &&
-	    !S_ISFIFO(st.st_mode)) {
-		log_detail(w->tree->log, "'%s' is a socket or device node, left out", path);
-		return 0;
-	}
-	archive_entry_copy_pathname(entry, path[1] ? path + 1 : ".");
-	archive_entry_set_filetype(entry, st.st_mode & S_IFMT);
-	archive_entry_set_perm(entry, st.st_mode & 07777);
-	archive_entry_set_mtime(entry, st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
-	if (set_owner(entry, &st, path, err) < 0 || set_xattrs(entry, dir_fd, name, path, err) < 0)
-		return -1;
-	if (S_ISREG(st.st_mode))
-		return write_regular(w, entry, dir_fd, name, path, err);
-	if (S_ISLNK(st.st_mode) && set_link_target(entry, dir_fd, name, path, err) < 0)
-		return -1;
-	return write_header(w, entry, path, err);
+	archive_entry_copy_pathname(entry, node->path[1] ? node->path + 1 : ".");
+	archive_entry_set_filetype(entry, node->mode & S_IFMT);
+	archive_entry_set_perm(entry, node->mode & 07777);
+	archive_entry_set_mtime(entry, node->mtime_s, (long)node->mtime_ns);
+	archive_entry_set_uid(entry, node->uid);
+	archive_entry_set_gid(entry, node->gid);
+	for (size_t i = 0; i < node->xattr_count; i++)
+		archive_entry_xattr_add_entry(entry, node->xattrs[i].name, node->xattrs[i].value,
+		                              node->xattrs[i].size);
+	if (S_ISREG(node->mode))
+		return put_regular(w, entry, node, err);
+	if (node->link_target)
+		archive_entry_copy_symlink(entry, node->link_target);
+	return write_header(w, entry, node->path, err);
 }
 
 static la_ssize_t write_out(struct archive *archive, void *opaque, const void *data, size_t size)
@@ -261,7 +190,8 @@ static la_ssize_t write_out(struct archive *archive, void *opaque, const void *d
 	return n;
 }
 
-static int write_all(struct writer *w, const struct strv *changed, struct error *err)
+static int write_all(struct writer *w, const struct tree *tree, const struct strv *changed,
+                     struct error *err)
 {
 	/* only the attribute header that GNU tar reads, and no padding of megabytes */
 	if (archive_write_set_format_pax(w->archive) != ARCHIVE_OK ||
@@ -269,12 +199,10 @@ static int write_all(struct writer *w, const struct strv *changed, struct error 
 	    archive_write_set_bytes_per_block(w->archive, (int)BUFFER_BYTES) != ARCHIVE_OK ||
 	    archive_write_set_bytes_in_last_block(w->archive, 1) != ARCHIVE_OK ||
 	    archive_write_open(w->archive, w, NULL, write_out, NULL) != ARCHIVE_OK)
-		return archive_fail(w, w->tree->dir, err);
-	for (size_t i = 0; i < changed->count; i++)
-		if (write_path(w, changed->items[i], err) < 0)
-			return -1;
-	return archive_write_close(w->archive) != ARCHIVE_OK ? archive_fail(w, w->tree->dir, err)
-	                                                     : 0;
+		return archive_fail(w, tree->dir, err);
+	if (tree_send(tree, changed, &w->sink, err) < 0)
+		return -1;
+	return archive_write_close(w->archive) != ARCHIVE_OK ? archive_fail(w, tree->dir, err) : 0;
 }
 
 int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, struct error *err)
@@ -284,14 +212,14 @@ int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, 
 	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
 	locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
 	CLEANUP_FREE char *zeros = mem_alloc(BUFFER_BYTES);
-	struct writer w = {.tree = tree, .archive = archive_write_new(), .fd = fd, .zeros = zeros};
+	struct writer w = {
+		.sink.put = put, .archive = archive_write_new(), .fd = fd, .zeros = zeros};
 	int result;
 
 	w.buffer = mem_alloc(BUFFER_BYTES);
-	result = write_all(&w, changed, err);
+	result = write_all(&w, tree, changed, err);
 	w.failed = result < 0;
 	archive_write_free(w.archive);
-	inode_map_free(&w.written);
 	free(w.buffer);
 	if (utf8) {
 		uselocale(before);

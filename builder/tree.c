@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tree-private.h"
+#include "tree-lazy.h"
 
 /* Longer than one tick of the clock that stamps files: what changes later gets a later ctime. */
 #define TICK_MS     20
@@ -20,15 +20,15 @@
 struct extraction {
 	struct tree *tree;
 	struct rootfs *from;
-	struct inode_map seen; /* regular files, for hard links; directories, for loops */
+	struct inode_table seen; /* regular files, for hard links; directories, for loops */
 	struct log *log;
 	uint64_t lost_xattrs;
+	bool marks_failed; /* told once */
 	/* Data comes from somewhere: more than the file systems hold is a damaged image, whose
 	 * files share blocks. */
 	uint64_t devices[DEVICES_MAX]; /* file systems that were seen so far */
 	size_t device_count;
 	uint64_t source_bytes; /* of these together */
-	uint64_t written_bytes;
 };
 
 /* One name that is being made: where, and what it is in the source. */
@@ -37,7 +37,9 @@ struct place {
 	const char *name;
 	const char *path; /* of the guest */
 	struct rootfs_stat st;
-	bool made_up; /* the source does not have it */
+	bool made_up;   /* the source does not have it */
+	uint32_t entry; /* its number in the index; TREE_NO_ENTRY: it is not in there */
+	int fd;         /* what was made, open; -1: a link or FIFO */
 };
 
 static int make_fail(const struct place *p, struct error *err)
@@ -63,8 +65,10 @@ static int set_owner(const struct place *p, struct error *err)
 		error_hint(err, "--exec=appliance needs no such mapping");
 		return error_code(err, EXIT_INPUT);
 	}
-	return fchownat(p->dir_fd, p->name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0 ? make_fail(p, err)
-	                                                                       : 0;
+	if (p->fd >= 0 ? fchown(p->fd, uid, gid) < 0
+	               : fchownat(p->dir_fd, p->name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return make_fail(p, err);
+	return 0;
 }
 
 static int set_xattrs(struct extraction *x, const struct place *p, struct error *err)
@@ -93,16 +97,38 @@ static int set_xattrs(struct extraction *x, const struct place *p, struct error 
 	return result;
 }
 
-/* Owner first: chown drops capabilities and setuid bits. The times last. */
-static int set_attributes(struct extraction *x, const struct place *p, struct error *err)
+static int set_times(const struct place *p)
 {
 	const struct timespec times[2] = {{.tv_sec = p->st.mtime_s}, {.tv_sec = p->st.mtime_s}};
 
+	return p->fd >= 0 ? futimens(p->fd, times)
+	                  : utimensat(p->dir_fd, p->name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+static int stat_place(const struct place *p, struct stat *ret)
+{
+	return p->fd >= 0 ? fstat(p->fd, ret)
+	                  : fstatat(p->dir_fd, p->name, ret, AT_SYMLINK_NOFOLLOW);
+}
+
+/*
+ * Owner first: chown drops capabilities and setuid bits. The mode only if it is not right yet,
+ * which the umask and chown decide.
+ */
+static int set_attributes(struct extraction *x, const struct place *p, struct error *err)
+{
+	struct stat st;
+
 	if (set_owner(p, err) < 0 || set_xattrs(x, p, err) < 0)
 		return -1;
-	if (!S_ISLNK(p->st.mode) && fchmodat(p->dir_fd, p->name, p->st.mode & 07777, 0) < 0)
+	if (set_times(p) < 0 || stat_place(p, &st) < 0)
 		return make_fail(p, err);
-	if (utimensat(p->dir_fd, p->name, times, AT_SYMLINK_NOFOLLOW) < 0)
+	if (!S_ISLNK(st.st_mode) && (st.st_mode & 07777) != (p->st.mode & 07777) &&
+	    ((p->fd >= 0 ? fchmod(p->fd, p->st.mode & 07777)
+	                 : fchmodat(p->dir_fd, p->name, p->st.mode & 07777, 0)) < 0 ||
+	     stat_place(p, &st) < 0))
+		return make_fail(p, err);
+	if (p->entry != TREE_NO_ENTRY && tree_index_set(&x->tree->index, p->entry, &st, p->fd) < 0)
 		return make_fail(p, err);
 	return 0;
 }
@@ -124,39 +150,81 @@ static int add_source_size(struct extraction *x, const struct place *p, struct e
 	return 0;
 }
 
-static int check_written(struct extraction *x, const struct place *p, int fd, struct error *err)
+static int check_written(struct extraction *x, const struct place *p, struct error *err)
 {
 	uint64_t bytes;
 	struct stat st;
 
-	if (add_source_size(x, p, err) < 0)
-		return -1;
-	if (fstat(fd, &st) < 0)
+	if (fstat(p->fd, &st) < 0)
 		return make_fail(p, err);
 	/* Holes take no blocks; the last block is not all the file's. */
 	bytes = (uint64_t)st.st_blocks * 512;
-	x->written_bytes += bytes < (uint64_t)st.st_size ? bytes : (uint64_t)st.st_size;
-	return x->written_bytes > x->source_bytes
+	x->tree->copied_bytes += bytes < (uint64_t)st.st_size ? bytes : (uint64_t)st.st_size;
+	return x->tree->copied_bytes > x->source_bytes
 	               ? refuse(p->path,
 	                        "the files hold more data than their file systems, which are damaged",
 	                        err)
 	               : 0;
 }
 
-static int extract_regular(struct extraction *x, const struct place *p, struct error *err)
+/* 1: it will be filled when it is opened, 0: it needs its content now, -1: error. */
+static int make_placeholder(struct extraction *x, const struct place *p, struct error *err)
 {
-	const char *first = inode_map_add(&x->seen, p->st.device, p->st.inode, p->path);
+	struct stat st;
+
+	if (!x->tree->lazy || p->st.size_bytes == 0)
+		return 0;
+	if (p->st.size_bytes > INT64_MAX || ftruncate(p->fd, (off_t)p->st.size_bytes) < 0 ||
+	    fstat(p->fd, &st) < 0)
+		return make_fail(p, err);
+	if (lazy_mark(x->tree->lazy, p->fd, st.st_ino, p->entry) == 0)
+		return 1;
+	if (!x->marks_failed)
+		log_detail(x->log, "'%s' is copied at once, and others may be (fanotify: %s)",
+		           p->path, strerror(errno));
+	x->marks_failed = true;
+	return ftruncate(p->fd, 0) < 0 ? make_fail(p, err) : 0;
+}
+
+static int put_content(struct extraction *x, const struct place *p, struct error *err)
+{
+	int made = make_placeholder(x, p, err);
+
+	if (made < 0 || (made == 0 && x->from->ops->copy_out(x->from, p->path, p->fd, err) < 0) ||
+	    add_source_size(x, p, err) < 0)
+		return -1;
+	return made ? 0 : check_written(x, p, err);
+}
+
+/* A further name of a file that was made before, whose ctime is another one then. */
+static int make_hard_link(struct extraction *x, const struct place *p, uint32_t first,
+                          struct error *err)
+{
+	struct tree_index *index = &x->tree->index;
+	CLEANUP_FREE char *path = tree_index_path(index, first);
+	struct stat st;
+
+	if (linkat(x->tree->root_fd, path + 1, p->dir_fd, p->name, 0) < 0 ||
+	    fstatat(p->dir_fd, p->name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    tree_index_set(index, first, &st, -1) < 0 ||
+	    tree_index_set(index, p->entry, &st, -1) < 0)
+		return make_fail(p, err);
+	return 0;
+}
+
+static int extract_regular(struct extraction *x, struct place *p, struct error *err)
+{
+	const uint32_t *first = inode_table_add(&x->seen, p->st.device, p->st.inode, p->entry);
 	CLEANUP_CLOSE int fd = -1;
 
 	if (first)
-		return linkat(x->tree->root_fd, first + 1, p->dir_fd, p->name, 0) < 0
-		               ? make_fail(p, err)
-		               : 0;
-	fd = openat(p->dir_fd, p->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		return make_hard_link(x, p, *first, err);
+	fd = openat(p->dir_fd, p->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+	            p->st.mode & 0777);
 	if (fd < 0)
 		return make_fail(p, err);
-	if (x->from->ops->copy_out(x->from, p->path, fd, err) < 0 ||
-	    check_written(x, p, fd, err) < 0)
+	p->fd = fd;
+	if (put_content(x, p, err) < 0)
 		return -1;
 	x->tree->file_count++;
 	x->tree->data_bytes += p->st.size_bytes;
@@ -174,10 +242,10 @@ static int extract_link(struct extraction *x, const struct place *p, struct erro
 	return set_attributes(x, p, err);
 }
 
-static int extract_dir(struct extraction *x, int fd, const char *path, unsigned depth,
+static int extract_dir(struct extraction *x, const struct place *dir, unsigned depth,
                        struct error *err);
 
-static int make_dir(struct extraction *x, const struct place *p, unsigned depth, struct error *err)
+static int make_dir(struct extraction *x, struct place *p, unsigned depth, struct error *err)
 {
 	CLEANUP_CLOSE int fd = -1;
 
@@ -185,23 +253,23 @@ static int make_dir(struct extraction *x, const struct place *p, unsigned depth,
 		return refuse(p->path, "directories are nested too deep", err);
 	if (mkdirat(p->dir_fd, p->name, 0700) < 0)
 		return make_fail(p, err);
-	fd = openat(p->dir_fd, p->name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = openat(p->dir_fd, p->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return make_fail(p, err);
+	p->fd = fd;
 	if (!tree_is_skipped(p->path)) {
-		if (inode_map_add(&x->seen, p->st.device, p->st.inode, p->path))
+		if (inode_table_add(&x->seen, p->st.device, p->st.inode, p->entry))
 			return refuse(p->path,
 			              "the directory is there twice, the file system is "
 			              "damaged",
 			              err);
-		if (extract_dir(x, fd, p->path, depth, err) < 0)
+		if (extract_dir(x, p, depth, err) < 0)
 			return -1;
 	}
 	return set_attributes(x, p, err);
 }
 
-static int extract_entry(struct extraction *x, const struct place *p, unsigned depth,
-                         struct error *err)
+static int extract_entry(struct extraction *x, struct place *p, unsigned depth, struct error *err)
 {
 	switch (p->st.mode & S_IFMT) {
 	case S_IFDIR:
@@ -215,8 +283,7 @@ static int extract_entry(struct extraction *x, const struct place *p, unsigned d
 			return make_fail(p, err);
 		return set_attributes(x, p, err);
 	default:
-		tree_index_add_absent(&x->tree->index, p->path, p->st.mode);
-		return 0;
+		return 0; /* a device node or socket: its entry says that it is not there */
 	}
 }
 
@@ -226,20 +293,23 @@ static bool good_name(const char *name)
 	       !str_equal(name, "..");
 }
 
-static int extract_dir(struct extraction *x, int fd, const char *path, unsigned depth,
+/* 'dir' is open; its path is "" for the root. */
+static int extract_dir(struct extraction *x, const struct place *dir, unsigned depth,
                        struct error *err)
 {
 	CLEANUP_STRV struct strv names = {0};
 
-	if (x->from->ops->list(x->from, *path ? path : "/", &names, err) < 0)
+	if (x->from->ops->list(x->from, *dir->path ? dir->path : "/", &names, err) < 0)
 		return -1;
+	strv_sort(&names); /* the index wants them so */
 	for (size_t i = 0; i < names.count; i++) {
-		CLEANUP_FREE char *child = str_format("%s/%s", path, names.items[i]);
-		struct place p = {.dir_fd = fd, .name = names.items[i], .path = child};
+		CLEANUP_FREE char *child = str_format("%s/%s", dir->path, names.items[i]);
+		struct place p = {
+			.dir_fd = dir->fd, .name = names.items[i], .path = child, .fd = -1};
 		int found;
 
 		if (!good_name(p.name))
-			return refuse(path, "it holds a file whose name is none", err);
+			return refuse(dir->path, "it holds a file whose name is none", err);
 		if (tree_is_skipped(child))
 			continue; /* made by make_mount_points */
 		found = x->from->ops->lstat(x->from, child, &p.st, err);
@@ -247,6 +317,7 @@ static int extract_dir(struct extraction *x, int fd, const char *path, unsigned 
 			return -1;
 		if (found == 0)
 			return refuse(child, "it is listed, but not there", err);
+		p.entry = tree_index_add(&x->tree->index, dir->entry, p.name, p.st.mode);
 		if (extract_entry(x, &p, depth, err) < 0)
 			return -1;
 	}
@@ -259,8 +330,11 @@ static int make_mount_points(struct extraction *x, struct error *err)
 	static const char *const points[] = {"/proc", "/sys", "/dev", "/run", "/tmp"};
 
 	for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++) {
-		struct place p = {
-			.dir_fd = x->tree->root_fd, .name = points[i] + 1, .path = points[i]};
+		struct place p = {.dir_fd = x->tree->root_fd,
+		                  .name = points[i] + 1,
+		                  .path = points[i],
+		                  .entry = TREE_NO_ENTRY,
+		                  .fd = -1};
 		int found = x->from->ops->lstat(x->from, p.path, &p.st, err);
 
 		if (found < 0)
@@ -290,45 +364,108 @@ static int make_root(struct tree *tree, struct error *err)
 	return error_code(err, EXIT_HOST);
 }
 
+/* The clock that stamps files goes on before anything else happens to them. */
 static int extract_all(struct extraction *x, struct error *err)
 {
-	if (make_root(x->tree, err) < 0 || make_mount_points(x, err) < 0 ||
-	    extract_dir(x, x->tree->root_fd, "", 0, err) < 0)
+	struct tree *tree = x->tree;
+	struct place root = {.path = "", .entry = TREE_NO_ENTRY};
+
+	if (make_root(tree, err) < 0 || make_mount_points(x, err) < 0)
+		return -1;
+	root.fd = tree->root_fd;
+	if (extract_dir(x, &root, 0, err) < 0)
 		return -1;
 	poll(NULL, 0, TICK_MS);
-	return tree_index_scan(&x->tree->index, x->tree->root_fd, err);
+	return tree->lazy ? lazy_start(tree->lazy, &tree->index, x->source_bytes, err) : 0;
+}
+
+static void tell(const struct extraction *x)
+{
+	const struct tree *tree = x->tree;
+
+	if (x->lost_xattrs)
+		log_warn(x->log, "%llu extended attributes cannot be kept in '%s', ignoring",
+		         (unsigned long long)x->lost_xattrs, tree->dir);
+	log_detail(x->log, "copied %llu files to '%s', %llu of %llu bytes of data",
+	           (unsigned long long)tree->file_count, tree->dir,
+	           (unsigned long long)tree->copied_bytes, (unsigned long long)tree->data_bytes);
+}
+
+static int extract(struct tree **ret, struct tree *new_tree, struct rootfs *from, struct error *err)
+{
+	CLEANUP_TREE struct tree *tree = new_tree;
+	struct extraction x = {.tree = tree, .from = from, .log = tree->log};
+	int result = extract_all(&x, err);
+
+	inode_table_free(&x.seen);
+	if (result < 0)
+		return error_prefix(err, "cannot copy the image's root to '%s'", tree->dir);
+	tell(&x);
+	*ret = STEAL(tree);
+	return 0;
+}
+
+static struct tree *tree_new(const char *dir, struct log *log)
+{
+	struct tree *tree = mem_alloc(sizeof(*tree));
+
+	*tree = (struct tree){.dir = str_copy(dir), .root_fd = -1, .log = log};
+	return tree;
 }
 
 int tree_extract(struct tree **ret, struct rootfs *from, const char *dir, struct log *log,
                  struct error *err)
 {
-	CLEANUP_TREE struct tree *tree = mem_alloc(sizeof(*tree));
-	struct extraction x = {.tree = tree, .from = from, .log = log};
-	int result;
+	return extract(ret, tree_new(dir, log), from, err);
+}
 
-	*tree = (struct tree){.dir = str_copy(dir), .root_fd = -1, .log = log};
-	result = extract_all(&x, err);
-	inode_map_free(&x.seen);
-	if (result < 0)
-		return error_prefix(err, "cannot copy the image's root to '%s'", dir);
-	if (x.lost_xattrs)
-		log_warn(log, "%llu extended attributes cannot be kept in '%s', ignoring",
-		         (unsigned long long)x.lost_xattrs, dir);
-	log_detail(log, "copied %llu files, %llu bytes of data to '%s'",
-	           (unsigned long long)tree->file_count, (unsigned long long)tree->data_bytes, dir);
-	*ret = STEAL(tree);
-	return 0;
+int tree_extract_lazy(struct tree **ret, struct rootfs *from, struct rootfs *filler,
+                      const char *dir, struct log *log, struct error *err)
+{
+	CLEANUP_ERROR struct error not_here = ERROR_INIT;
+	struct tree *tree = tree_new(dir, log);
+
+	if (lazy_new(&tree->lazy, filler, &not_here) < 0)
+		log_detail(log, "%s: all data is copied now", not_here.message);
+	return extract(ret, tree, from, err);
 }
 
 void tree_free(struct tree *tree)
 {
 	if (!tree)
 		return;
+	lazy_free(tree->lazy);
 	if (tree->root_fd >= 0)
 		close(tree->root_fd);
 	tree_index_free(&tree->index);
 	free(tree->dir);
 	free(tree);
+}
+
+bool tree_can_be_lazy(void)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	struct lazy *lazy = NULL;
+
+	if (lazy_new(&lazy, NULL, &ignored) < 0)
+		return false;
+	lazy_free(lazy);
+	return true;
+}
+
+bool tree_is_lazy(const struct tree *tree)
+{
+	return tree->lazy && lazy_count(tree->lazy) > 0;
+}
+
+int tree_check(struct tree *tree, struct error *err)
+{
+	return tree->lazy ? lazy_check(tree->lazy, err) : 0;
+}
+
+uint64_t tree_filled_bytes(const struct tree *tree)
+{
+	return tree->copied_bytes + (tree->lazy ? lazy_filled_bytes(tree->lazy) : 0);
 }
 
 const char *tree_dir(const struct tree *tree)

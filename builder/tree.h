@@ -26,6 +26,27 @@ struct tree;
  */
 int tree_extract(struct tree **ret, struct rootfs *from, const char *dir, struct log *log,
                  struct error *err);
+/*
+ * The same without the data of regular files: each is a placeholder, sparse, of the right
+ * size and attributes, and gets its content from 'filler' when something first opens it,
+ * be it a program in the sandbox or ourselves. 'filler' is a second handle on the content of
+ * 'from', used by a thread of the tree's until tree_free(); borrowed. Needs fanotify permission
+ * events (CAP_SYS_ADMIN, CONFIG_FANOTIFY_ACCESS_PERMISSIONS): without them all data is copied at
+ * once, which the log says.
+ * A placeholder that cannot be filled cannot be opened (EPERM), and tree_check() tells why. After
+ * tree_free() what was not filled reads as zeros: the directory is of no use then.
+ */
+int tree_extract_lazy(struct tree **ret, struct rootfs *from, struct rootfs *filler,
+                      const char *dir, struct log *log, struct error *err);
+/* Whether all that was asked for could be filled; the error is that of the first that was not.
+ * To be asked after guest programs ran; tree_changes() asks by itself. */
+int tree_check(struct tree *tree, struct error *err);
+/* Whether it has placeholders. */
+bool tree_is_lazy(const struct tree *tree);
+bool tree_can_be_lazy(void); /* whether this host lets us watch opens at all */
+/* Bytes of data copied to the directory until now, and what it takes on the disk. */
+uint64_t tree_filled_bytes(const struct tree *tree);
+uint64_t tree_disk_bytes(const struct tree *tree, struct error *err);
 void tree_free(struct tree *tree); /* the directory stays */
 DEFINE_CLEANUP(tree, struct tree *, tree_free)
 #define CLEANUP_TREE CLEANUP(cleanup_tree)
@@ -41,7 +62,8 @@ uint64_t tree_data_bytes(const struct tree *tree);
  * (content, mode, owner, link text, xattrs); both absolute guest paths, sorted, without "/"
  * itself and without /proc, /sys, /dev, /run, /tmp. A file that was only touched counts as
  * changed, a directory whose entries alone are different does not. Sockets and device nodes
- * count as not there.
+ * count as not there. Of a lazy tree, every changed file is filled before this returns; files
+ * that were only filled have not changed.
  */
 int tree_changes(const struct tree *tree, struct strv *ret_changed, struct strv *ret_removed,
                  struct error *err);
@@ -57,6 +79,29 @@ void tree_spare_mounts(const struct strv *mounts, struct strv *changed, struct s
  * xattrs as SCHILY.xattr, security.capability in its version 2 form again.
  */
 int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, struct error *err);
+
+/* One changed path, as the image shall have it. Valid during one put(). */
+struct tree_node {
+	const char *path; /* absolute, of the guest */
+	uint32_t mode, uid,
+		gid; /* the guest's ids; mode with the type: file, directory, link, FIFO */
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+	uint64_t size_bytes;     /* of a regular file */
+	int fd;                  /* its content, from 0 on, maybe with holes (SEEK_DATA); else -1 */
+	const char *link_target; /* of a symbolic link */
+	const char *same_as;     /* a further name of a file that was put under this path before */
+	const struct rootfs_xattr *xattrs;
+	size_t xattr_count;
+};
+
+struct tree_sink {
+	int (*put)(struct tree_sink *sink, const struct tree_node *node, struct error *err);
+};
+
+/* Gives the changed paths to a sink, in the order of the list (parents come first). */
+int tree_send(const struct tree *tree, const struct strv *changed, struct tree_sink *sink,
+              struct error *err);
 
 /* The rootfs backend over the directory. run() is the sandbox's (sandbox.h). */
 struct sandbox;
