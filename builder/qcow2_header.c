@@ -138,7 +138,7 @@ static int check_backing(const struct qcow2 *q, struct error *err)
 	char name[MAX_NAME_BYTES + 1] = "";
 	CLEANUP_FREE char *shown = NULL;
 
-	if (q->backing_offset == 0 || q->backing_length == 0)
+	if (q->allow_backing || q->backing_offset == 0 || q->backing_length == 0)
 		return 0;
 	if (q->backing_length > MAX_NAME_BYTES ||
 	    q->backing_offset > (UINT64_C(1) << q->cluster_bits) - q->backing_length)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a qcow2 file, for image_check() alone: header and tables, read-only. */
+/* The inside of a qcow2 file: header and tables, read-only. For image_check() and qcow2-map. */
 #ifndef GPUIMG_QCOW2_TABLES_H
 #define GPUIMG_QCOW2_TABLES_H
 
@@ -22,6 +22,7 @@ enum qcow2_feature { /* bits of 'incompatible' */
 struct qcow2 {
 	int fd; /* the caller's */
 	uint64_t file_bytes;
+	bool allow_backing; /* the caller's: a name of a backing file is no reason to refuse */
 	uint64_t virtual_bytes;
 	uint32_t version;
 	uint32_t cluster_bits;
