@@ -86,19 +86,17 @@ static int digest_all(EVP_MD_CTX *context, int fd, const char *path, struct erro
 	}
 }
 
-int digest_file(const char *path, const char *algorithm, char **ret_hex, struct error *err)
+static int digest_open(int fd, const char *path, const char *algorithm, char **ret_hex,
+                       struct error *err)
 {
 	CLEANUP_DIGEST_CONTEXT EVP_MD_CTX *context = EVP_MD_CTX_new();
 	const EVP_MD *type = find_algorithm(algorithm);
-	CLEANUP_CLOSE int fd = -1;
 	unsigned char digest[EVP_MAX_MD_SIZE];
 	unsigned length = 0;
 
 	if (!type)
 		return error_set(err, "cannot digest '%s': unknown algorithm '%s'", path,
 		                 algorithm);
-	if (open_regular(path, &fd, err) < 0)
-		return -1;
 	if (!context || EVP_DigestInit_ex(context, type, NULL) != 1) {
 		error_code(err, EXIT_HOST);
 		return error_set(err, "cannot digest '%s': libcrypto refuses %s", path, algorithm);
@@ -109,4 +107,17 @@ int digest_file(const char *path, const char *algorithm, char **ret_hex, struct 
 		return error_set(err, "cannot digest '%s': libcrypto failed", path);
 	*ret_hex = to_hex(digest, length);
 	return 0;
+}
+
+int digest_file(const char *path, const char *algorithm, char **ret_hex, struct error *err)
+{
+	CLEANUP_CLOSE int fd = -1;
+
+	return open_regular(path, &fd, err) < 0 ? -1
+	                                        : digest_open(fd, path, algorithm, ret_hex, err);
+}
+
+int digest_fd(int fd, const char *name, char **ret_hex, struct error *err)
+{
+	return digest_open(fd, name, "SHA256", ret_hex, err);
 }

@@ -10,5 +10,7 @@
 char *digest_memory(const void *data, size_t size); /* SHA-256 */
 /* algorithm: "SHA256", "SHA512", "SHA1". The file is read once, from its beginning. */
 int digest_file(const char *path, const char *algorithm, char **ret_hex, struct error *err);
+/* SHA-256 of what is left to read; 'name' is for messages. */
+int digest_fd(int fd, const char *name, char **ret_hex, struct error *err);
 
 #endif

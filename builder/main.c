@@ -21,6 +21,7 @@ struct command {
 static const struct command commands[] = {
 	{"build", "make a proven GPU node image from a base image", command_build},
 	{"boot", "smoke boot of an image under QEMU with a large-BAR device", command_boot},
+	{"cache", "list or prune what is kept between builds", command_cache},
 	{"doctor", "check this host; each finding with its cure", command_doctor},
 };
 

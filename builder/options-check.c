@@ -2,6 +2,7 @@
 /* What is refused before anything runs. */
 #include <string.h>
 
+#include "cache-internal.h"
 #include "options-internal.h"
 
 /* Parameters end up in single quotes of a shell file and on a kernel command line. */
@@ -66,11 +67,48 @@ static int check_base(const struct options *o, const char *command, struct error
 	return 0;
 }
 
+static int usage_error(struct error *err)
+{
+	error_hint(err, "usage: gpuimg cache ls|prune; 'gpuimg cache --help' lists the options");
+	return error_code(err, EXIT_USAGE);
+}
+
+static int check_cache(const struct options *o, struct error *err)
+{
+	bool prune = str_equal(o->action, "prune");
+
+	if (!o->action)
+		error_set(err, "'gpuimg cache' needs to know what to do");
+	else if (!prune && !str_equal(o->action, "ls"))
+		error_set(err, "'%s' is nothing that can be done with the cache", o->action);
+	else if (o->all && !prune)
+		error_set(err, "option '--all' is for 'gpuimg cache prune'");
+	else if (o->kind && !cache_good_kind(o->kind))
+		error_set(err, "'%s' is not the name of a kind", o->kind);
+	else
+		return 0;
+	return usage_error(err);
+}
+
+/* A bound of nothing would keep nothing, for the price of trying. */
+static int check_cache_size(const struct options *o, struct error *err)
+{
+	if (o->cache_bytes > 0)
+		return 0;
+	error_set(err, "option '--cache-size': no result fits into 0 bytes");
+	error_hint(err, "--no-cache keeps none");
+	return error_code(err, EXIT_USAGE);
+}
+
 int options_check(const struct options *o, const char *command, struct error *err)
 {
 	if (check_params(&o->cmdline.add, err) < 0 || check_params(&o->cmdline.remove, err) < 0 ||
 	    check_params(&o->expect, err) < 0 || check_modules(&o->block, err) < 0 ||
 	    check_bar(o, err) < 0)
+		return -1;
+	if (strcmp(command, "cache") == 0)
+		return check_cache(o, err);
+	if (check_cache_size(o, err) < 0)
 		return -1;
 	return check_base(o, command, err);
 }

@@ -40,6 +40,8 @@ const struct option_row option_rows[] = {
          "where the guest's programs run: auto, appliance, sandbox", false},
 	{"compression", 0, KIND_STRING, BUILD, AT(compression), "TYPE", "zlib|zstd|none",
          "of the artifact: zlib, zstd, none (default: the base's)", false},
+	{"compact", 0, KIND_ON, BUILD, AT(compact), NULL, NULL,
+         "compress the whole artifact anew: smaller, slower", false},
 	{"no-boot-test", 0, KIND_OFF, BUILD, AT(boot_test), NULL, NULL, "leave the boot test out",
          false},
 	{"control", 0, KIND_STRING, BOOT, AT(control), "BASE", NULL,
@@ -57,19 +59,31 @@ const struct option_row option_rows[] = {
 	{"console", 0, KIND_STRING, BOOT, AT(console), "FILE", NULL, "keep the console log", false},
 	{"work-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(work_dir), "DIR", NULL,
          "for all temporary files (default $TMPDIR, /var/tmp)", false},
-	{"cache-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(cache_dir), "DIR", NULL,
+	{"cache-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR | CACHE, AT(cache_dir), "DIR", NULL,
          "default $XDG_CACHE_HOME/gpuimg, ~/.cache/gpuimg", false},
+	{"no-cache", 0, KIND_OFF, BUILD | BOOT, AT(cache), NULL, NULL,
+         "neither take results of earlier builds nor keep ours", false},
+	{"cache-size", 0, KIND_SIZE, BUILD | BOOT, AT(cache_bytes), "SIZE", NULL,
+         "bound of the results that are kept (default 10G)", false},
+	{"max-size", 0, KIND_SIZE, CACHE, AT(cache_bytes), "SIZE", NULL,
+         "what prune brings the results down to (default 10G)", true},
+	{"kind", 0, KIND_STRING, CACHE, AT(kind), "KIND", NULL, "only what is of this kind", true},
+	{"all", 0, KIND_ON, CACHE, AT(all), NULL, NULL,
+         "prune all results, bases and the appliance too, unless in use", true},
 	{"data-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(data_dir), "DIR", NULL,
          "our data files (default: as installed)", false},
 	{"keep-work", 0, KIND_ON, BUILD | BOOT, AT(keep_work), NULL, NULL,
          "keep the work directory after a failure", false},
 	{"plan", 0, KIND_ON, BUILD, AT(plan), NULL, NULL, "show what would be done; change nothing",
          true},
-	{"json", 0, KIND_ON, BUILD | BOOT | DOCTOR, AT(json), NULL, NULL, "results for machines",
+	{"json", 0, KIND_ON, BUILD | BOOT | DOCTOR | CACHE, AT(json), NULL, NULL,
+         "results for machines", true},
+	{"verbose", 'v', KIND_SPECIAL, BUILD | BOOT | DOCTOR | CACHE, 0, NULL, NULL, "say more",
          true},
-	{"verbose", 'v', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "say more", true},
-	{"quiet", 'q', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "say errors only", true},
-	{"help", 'h', KIND_SPECIAL, BUILD | BOOT | DOCTOR, 0, NULL, NULL, "this text", true},
+	{"quiet", 'q', KIND_SPECIAL, BUILD | BOOT | DOCTOR | CACHE, 0, NULL, NULL,
+         "say errors only", true},
+	{"help", 'h', KIND_SPECIAL, BUILD | BOOT | DOCTOR | CACHE, 0, NULL, NULL, "this text",
+         true},
 	{0},
 };
 _Static_assert(sizeof(option_rows) / sizeof(option_rows[0]) <= OPTION_ROWS_MAX + 1,
@@ -77,7 +91,10 @@ _Static_assert(sizeof(option_rows) / sizeof(option_rows[0]) <= OPTION_ROWS_MAX +
 
 enum command options_command(const char *name)
 {
-	return strcmp(name, "build") == 0 ? BUILD : strcmp(name, "boot") == 0 ? BOOT : DOCTOR;
+	return strcmp(name, "build") == 0   ? BUILD
+	       : strcmp(name, "boot") == 0  ? BOOT
+	       : strcmp(name, "cache") == 0 ? CACHE
+	                                    : DOCTOR;
 }
 
 void options_usage(const char *command, const char *summary)
@@ -85,9 +102,10 @@ void options_usage(const char *command, const char *summary)
 	enum command bit = options_command(command);
 
 	printf("usage: gpuimg %s [OPTION…]%s\n\n%s\n\n", command,
-	       bit == BUILD  ? " [BASE]"
-	       : bit == BOOT ? " IMAGE"
-	                     : "",
+	       bit == BUILD   ? " [BASE]"
+	       : bit == BOOT  ? " IMAGE"
+	       : bit == CACHE ? " ls|prune"
+	                      : "",
 	       summary);
 	for (const struct option_row *row = option_rows; row->name; row++) {
 		char left[64];
@@ -102,4 +120,7 @@ void options_usage(const char *command, const char *summary)
 	if (bit == BUILD)
 		printf("\nBASE is a qcow2 or raw image: a path or an http(s) URL. Without one, a small "
 		       "Debian is made.\n");
+	if (bit == CACHE)
+		printf("\nls lists what is kept; prune removes results, those that were not used "
+		       "for longest first.\n");
 }

@@ -168,6 +168,7 @@ static int parse_argv(struct options *o, const char *command, int argc, char **a
 {
 	struct option longs[OPTION_ROWS_MAX + 1];
 	char shorts[2 * OPTION_ROWS_MAX + 2];
+	bool is_cache = options_command(command) == CACHE;
 	int c;
 
 	fill_getopt(longs, shorts, options_command(command));
@@ -184,12 +185,13 @@ static int parse_argv(struct options *o, const char *command, int argc, char **a
 			return error_prefix(err, "option '--%s'", row->name);
 	}
 	if (argc - optind > 1) {
-		error_set(err, "'%s': one image at a time", argv[optind + 1]);
+		error_set(err, "'%s': one %s at a time", argv[optind + 1],
+		          is_cache ? "action" : "image");
 		error_hint(err, "'gpuimg %s --help' shows the form", command);
 		return error_code(err, EXIT_USAGE);
 	}
 	if (optind < argc)
-		options_set_string(&o->base, argv[optind]);
+		options_set_string(is_cache ? &o->action : &o->base, argv[optind]);
 	return 0;
 }
 
@@ -202,6 +204,8 @@ static void set_defaults(struct options *o)
 		.module_blacklist = true,
 		.boot_test = true,
 		.bar_bytes = 32ull << 30,
+		.cache = true,
+		.cache_bytes = 10ull << 30,
 	};
 }
 
@@ -275,9 +279,9 @@ void options_free(struct options *o)
 {
 	struct strv *lists[] = {&o->stages, &o->cmdline.add, &o->cmdline.remove, &o->block,
 	                        &o->run,    &o->upload,      &o->firmware,       &o->expect};
-	char *strings[] = {o->base,    o->base_sha256, o->base_sums,  o->output,
-	                   o->profile, o->work_dir,    o->cache_dir,  o->data_dir,
-	                   o->console, o->control,     o->compression};
+	char *strings[] = {o->base,        o->base_sha256, o->base_sums, o->output,  o->profile,
+	                   o->work_dir,    o->cache_dir,   o->data_dir,  o->console, o->control,
+	                   o->compression, o->action,      o->kind};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		strv_free(lists[i]);

@@ -32,7 +32,13 @@ struct options {
 	struct strv upload; /* SRC:DST */
 	enum exec_mode exec;
 	char *compression; /* zlib, zstd, none; NULL: as the base has it */
+	bool compact;      /* compress every cluster anew, instead of taking the base's over */
 	char *work_dir, *cache_dir, *data_dir;
+	bool cache;           /* take and keep results */
+	uint64_t cache_bytes; /* bound of the results; 'cache prune': what they come down to */
+	char *action;         /* 'cache': ls, prune */
+	char *kind;           /* 'cache': only what is of this kind; NULL: all */
+	bool all;             /* 'cache prune': bases and the like too */
 	bool boot_test;
 	struct strv firmware; /* bios, uefi; empty: what the image supports, BIOS first */
 	enum boot_window window;
@@ -44,8 +50,8 @@ struct options {
 };
 
 /*
- * command: "build", "boot", "doctor"… argv[0] is not read. Errors carry EXIT_USAGE. With --help
- * 'help' is set and nothing else is checked.
+ * command: "build", "boot", "doctor", "cache". argv[0] is not read. Errors carry EXIT_USAGE. With
+ * --help 'help' is set and nothing else is checked.
  */
 int options_parse(struct options *ret, const char *command, int argc, char **argv,
                   struct error *err);

@@ -81,6 +81,50 @@ static void test_firmware(void)
 	      "the last one wins");
 }
 
+static void test_cache(void)
+{
+	CLEANUP_PARSED struct parsed plain = parse("build", "x.qcow2");
+	CLEANUP_PARSED struct parsed off = parse("build", "--no-cache --compact --cache-size=1M x");
+	CLEANUP_PARSED struct parsed ls = parse("cache", "ls -v");
+	CLEANUP_PARSED struct parsed prune = parse("cache", "prune --max-size=0 --kind=initramfs");
+	CLEANUP_PARSED struct parsed all = parse("cache", "--all prune");
+
+	check(plain.o.cache && plain.o.cache_bytes == 10ull << 30 && !plain.o.compact,
+	      "results are kept, up to 10 GiB, and clusters are taken over");
+	check(off.result == 0 && !off.o.cache && off.o.compact && off.o.cache_bytes == 1 << 20,
+	      "each of these can be said otherwise");
+	check(ls.result == 0 && ls.o.level == LOG_VERBOSE, "the cache can be listed");
+	check_str(ls.o.action, "ls", "the action stands where others have an image");
+	check(ls.o.cache_bytes == 10ull << 30 && !ls.o.all, "and its bound is the default");
+	check(prune.result == 0 && prune.o.cache_bytes == 0, "a prune may leave nothing");
+	check_str(prune.o.kind, "initramfs", "or be of one kind");
+	check(all.result == 0 && all.o.all, "or of all, said before or after the action");
+}
+
+static void test_cache_refused(void)
+{
+	static const char *const lines[] = {
+		"",
+		"list",
+		"ls prune",
+		"ls --all",
+		"prune --kind=../x",
+		"prune --kind=",
+		"prune --max-size=lots",
+		"prune --max-size=-1",
+		"prune --no-cache",
+		"ls --compact",
+		"-c x.yaml ls",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		CLEANUP_PARSED struct parsed p = parse("cache", lines[i]);
+
+		check(p.result < 0 && p.err.code == EXIT_USAGE && p.err.message && p.err.hint,
+		      "'cache %s' is a usage error with a hint", lines[i]);
+	}
+}
+
 static void test_refused(void)
 {
 	static const char *const lines[] = {
@@ -96,6 +140,11 @@ static void test_refused(void)
 		"--block=../evil x",
 		"a b",
 		"--profile=../x x",
+		"--cache-size=0 x",
+		"--cache-size=ten x",
+		"--no-cache=yes x",
+		"--max-size=1G x",
+		"--all x",
 	};
 
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -124,7 +173,8 @@ static void test_yaml(void)
 
 	write_text(path, "base: from-yaml.qcow2\nnocrs: false\nboot-test: false\n"
 	                 "cmdline-add: [a=1, b=2]\nfirmware: both\nbar-size: 64G\ntimeout: 90\n"
-	                 "exec: sandbox\nwork-dir: /somewhere\n");
+	                 "exec: sandbox\nwork-dir: /somewhere\n"
+	                 "cache: false\ncache-size: 3G\ncompact: true\n");
 	CLEANUP_PARSED struct parsed p = parse("build", line);
 
 	check(fd >= 0 && p.result == 0, "image.yaml is read");
@@ -134,11 +184,32 @@ static void test_yaml(void)
 	check(p.o.bar_bytes == 64ull << 30 && p.o.timeout_s == 90 && p.o.exec == EXEC_SANDBOX,
 	      "sizes, numbers and words are read");
 	check_str(p.o.work_dir, "/somewhere", "a directory is read");
+	check(!p.o.cache && p.o.cache_bytes == 3ull << 30 && p.o.compact,
+	      "what is kept and how it is compressed are read");
 	CLEANUP_FREE char *over = str_format("-c %s other.qcow2 --bar-size=16G", path);
 	CLEANUP_PARSED struct parsed q = parse("build", over);
 
 	check_str(q.o.base, "other.qcow2", "the command line's base wins");
 	check(q.o.bar_bytes == 16ull << 30, "the command line's value wins");
+	unlink(path);
+}
+
+static void test_yaml_refused(void)
+{
+	static const char *const texts[] = {
+		"cache-size: 0\n",  "cache-size: lots\n", "cache: 10G\n", "compact: yes\n",
+		"no-cache: true\n", "max-size: 1G\n",     "all: true\n",  "kind: initramfs\n"};
+	char path[] = "/tmp/gpuimg-options.XXXXXX";
+	CLEANUP_CLOSE int fd = mkstemp(path);
+	CLEANUP_FREE char *line = str_format("-c %s x.qcow2", path);
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		write_text(path, texts[i]);
+		CLEANUP_PARSED struct parsed p = parse("build", line);
+
+		check(fd >= 0 && p.result < 0 && p.err.code == EXIT_USAGE,
+		      "'%.*s' in image.yaml is a usage error", (int)strlen(texts[i]) - 1, texts[i]);
+	}
 	unlink(path);
 }
 
@@ -149,7 +220,10 @@ int main(void)
 	test_urls();
 	test_lists();
 	test_firmware();
+	test_cache();
+	test_cache_refused();
 	test_refused();
 	test_yaml();
+	test_yaml_refused();
 	return tap_done();
 }
