@@ -9,7 +9,7 @@ CFLAGS  ?= -O2 -g
 BUILD   ?= build
 
 VERSION  := 0.1.0
-PACKAGES := libguestfs blkid libarchive libcurl jansson yaml-0.1 ext2fs com_err libnbd libkmod libcrypto
+PACKAGES := libguestfs blkid zlib libzstd libarchive libcurl jansson yaml-0.1 ext2fs com_err libnbd libkmod libcrypto
 
 bindir     := $(PREFIX)/bin
 mandir     := $(PREFIX)/share/man
@@ -155,6 +155,20 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	@mkdir -p $(@D)
 	clang $(OUR_CPPFLAGS) -std=c17 -g -O1 -pthread -fsanitize=fuzzer,address,undefined \
 		-o $@ $< $(FUZZ_SOURCES) $(PKG_LIBS)
+
+# --- how fast ----------------------------------------------------------------------------
+
+BENCH_ARGS ?=
+
+.PHONY: bench
+bench: all ## measure against virt-customize and a root script; BASE=file, BENCH_ARGS='-n 3 --write-docs'
+	tools/install-deps.sh build bench
+	tools/bench.sh --gpuimg $(BUILD)/gpuimg $(if $(BASE),--base '$(BASE)') $(BENCH_ARGS)
+
+.PHONY: bench-growth
+bench-growth: all ## gpuimg's cost by kernels and by data
+	tools/install-deps.sh build bench
+	tools/bench.sh --gpuimg $(BUILD)/gpuimg --growth $(BENCH_ARGS)
 
 # --- for those who change it -------------------------------------------------------------
 
