@@ -128,6 +128,18 @@ static int root_write(struct rootfs *r, const char *path, const void *data, size
 	return 0;
 }
 
+static int root_copy_in(struct rootfs *r, const char *path, int fd, uint32_t mode,
+                        struct error *err)
+{
+	CLEANUP_FREE char *from = str_format("/dev/fd/%d", fd);
+	struct appliance *a = appliance_of(r);
+
+	if (guestfs_rm_f(a->g, path) < 0 || guestfs_upload(a->g, from, path) < 0 ||
+	    guestfs_chmod(a->g, (int)mode, path) < 0 || guestfs_chown(a->g, 0, 0, path) < 0)
+		return failed(r, err, "write", path);
+	return 0;
+}
+
 static int root_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err)
 {
 	return guestfs_mkdir_mode(appliance_of(r)->g, path, (int)mode) < 0
@@ -274,6 +286,7 @@ static const struct rootfs_ops appliance_ops = {
 	.copy_out = root_copy_out,
 	.statvfs = root_statvfs,
 	.write = root_write,
+	.copy_in = root_copy_in,
 	.mkdir = root_mkdir,
 	.symlink = root_symlink,
 	.rename = root_rename,

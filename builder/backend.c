@@ -7,7 +7,9 @@
 
 #include "backend.h"
 #include "data.h"
+#include "extfs-write.h"
 #include "extfs.h"
+#include "pipeline.h"
 #include "sandbox.h"
 #include "tree.h"
 
@@ -29,26 +31,27 @@ static int check_sandbox(const struct build *b, struct error *err)
 	return error_code(err, EXIT_HOST);
 }
 
+/*
+ * The sandbox first, also where KVM works: its programs run as fast as the host's, it needs no
+ * virtual machine, and a build is the same on every host.
+ */
 int backend_choose(const struct backend **ret, struct build *b, struct error *err)
 {
 	CLEANUP_ERROR struct error no_sandbox = ERROR_INIT;
 	enum exec_mode mode = b->options->exec;
 
-	if (accel_probe(&b->accel, b->options->cache_dir, b->log, err) < 0)
-		return -1;
-	if (!b->accel.kvm)
-		log_note(b->log, "no KVM: %s; going on without", b->accel.reason);
-	if (mode == EXEC_AUTO && b->accel.kvm)
-		mode = EXEC_APPLIANCE;
-	if (mode != EXEC_APPLIANCE && check_sandbox(b, &no_sandbox) < 0) {
+	if (mode == EXEC_APPLIANCE || check_sandbox(b, &no_sandbox) < 0) {
 		if (mode == EXEC_SANDBOX) {
 			error_take(err, &no_sandbox);
 			return error_code(err, EXIT_HOST);
 		}
-		log_warn(b->log,
-		         "no sandbox (%s): the guest's programs run in the appliance without KVM, "
-		         "which takes 10 minutes and more for each kernel",
-		         no_sandbox.message);
+		if (build_probe_accel(b, err) < 0)
+			return -1;
+		if (mode == EXEC_AUTO && !b->accel.kvm)
+			log_warn(b->log,
+			         "no sandbox (%s): the guest's programs run in the appliance "
+			         "without KVM, which takes 10 minutes and more for each kernel",
+			         no_sandbox.message);
 		mode = EXEC_APPLIANCE;
 	}
 	b->sandbox = mode != EXEC_APPLIANCE;
@@ -59,6 +62,9 @@ int backend_choose(const struct backend **ret, struct build *b, struct error *er
 
 static int start_appliance(struct build *b, struct error *err)
 {
+	if (build_probe_accel(b, err) < 0)
+		return -1;
+
 	const struct appliance_options o = {
 		.image = b->overlay,
 		.format = "qcow2",
@@ -130,7 +136,7 @@ static void fill_devices(struct sandbox_devices *d, const struct build *b)
 	d->partmap = str_equal(disk_table(b->base_disk), "gpt") ? "gpt" : "msdos";
 }
 
-/* The appliance comes up while the tree is copied and the stages run; only commit needs it. */
+/* Guest programs read a small part of their root: the rest of it is never copied. */
 static int sandbox_open(struct build *b, struct error *err)
 {
 	CLEANUP_FREE char *data_parent = data_sandbox_parent(b->data_dir);
@@ -139,8 +145,8 @@ static int sandbox_open(struct build *b, struct error *err)
 	b->tree_dir = str_format("%s/tree", b->work_dir);
 	o.dir = b->tree_dir;
 	fill_devices(&b->devices, b);
-	if (start_appliance(b, err) < 0 ||
-	    tree_extract(&b->tree, b->base_root, b->tree_dir, b->log, err) < 0 ||
+	if (guest_open_again(&b->filler, b->guest, b->base_disk, err) < 0 ||
+	    tree_extract_lazy(&b->tree, b->base_root, b->filler, b->tree_dir, b->log, err) < 0 ||
 	    sandbox_new(&b->sandbox_handle, &o, err) < 0)
 		return -1;
 	return tree_rootfs(&b->root, b->tree_dir, b->sandbox_handle, err);
@@ -223,10 +229,92 @@ static void spare_mounts(const struct build *b, struct strv *changed, struct str
 	}
 }
 
+/* Where libext2fs here does not know all that the file system has. */
+static int commit_by_appliance(struct build *b, const struct strv *changed,
+                               const struct strv *removed, struct error *err)
+{
+	log_step_progress(b->log, -1, "waits for the appliance");
+	if (start_appliance(b, err) < 0 || mount_all(b, err) < 0)
+		return -1;
+	log_step_progress(b->log, -1, "writes the changed files");
+	if (appliance_remove(b->appliance, removed, err) < 0 || send_changes(b, changed, err) < 0)
+		return -1;
+	log_step_progress(b->log, -1, "gives free space back");
+	return finish(b, err);
+}
+
+/* 1: not for libext2fs, and nothing was written. */
+static int mount_for_writing(struct build *b, struct extfs_writer *w, struct error *err)
+{
+	for (size_t i = 0; i < b->guest->mount_count; i++) {
+		const struct guest_mount *m = &b->guest->mounts[i];
+		CLEANUP_FREE char *reason = NULL;
+		int result;
+
+		if (!extfs_supports(m->volume))
+			continue; /* the tree does not hold it: see spare_mounts() */
+		result = extfs_writer_mount(w, m->path, m->volume, &reason, err);
+		if (result == 1)
+			log_note(b->log, "'%s' is written by the appliance: %s", m->path, reason);
+		if (result != 0)
+			return result;
+	}
+	return 0;
+}
+
+static int write_changes(struct extfs_writer *w, const struct tree *tree,
+                         const struct strv *changed, const struct strv *removed, struct error *err)
+{
+	for (size_t i = 0; i < removed->count; i++)
+		if (extfs_writer_remove(w, removed->items[i], err) < 0)
+			return -1;
+	if (tree_send(tree, changed, extfs_writer_sink(w), err) < 0 ||
+	    extfs_writer_trim(w, err) < 0)
+		return -1;
+	return extfs_writer_finish(w, err);
+}
+
+/* 1 as above. */
+static int commit_in_user_space(struct build *b, const struct strv *changed,
+                                const struct strv *removed, struct error *err)
+{
+	CLEANUP_DISK struct disk *disk = NULL;
+	CLEANUP_EXTFS_WRITER struct extfs_writer *w = NULL;
+	int result;
+
+	if (disk_open_writable(&disk, b->overlay, err) < 0 || extfs_writer_new(&w, disk, err) < 0)
+		return -1;
+	result = mount_for_writing(b, w, err);
+	if (result != 0)
+		return result;
+	if (write_changes(w, b->tree, changed, removed, err) < 0)
+		return -1;
+	extfs_writer_free(STEAL(w));
+	return disk_finish(disk, err);
+}
+
+static void *remove_tree(void *opaque)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT; /* the work directory goes in the end */
+	const struct build *b = opaque;
+
+	tree_remove(b->tree_dir, &ignored);
+	return NULL;
+}
+
+/* Its space is needed no more; beside the export, which does not need it. */
+static void close_tree(struct build *b)
+{
+	tree_free(STEAL(b->tree));
+	rootfs_close(STEAL(b->filler));
+	b->tree_remover_running = pthread_create(&b->tree_remover, NULL, remove_tree, b) == 0;
+}
+
 static int sandbox_commit(struct build *b, struct error *err)
 {
 	CLEANUP_STRV struct strv changed = {0};
 	CLEANUP_STRV struct strv removed = {0};
+	int result;
 
 	rootfs_close(STEAL(b->root));
 	sandbox_free(STEAL(b->sandbox_handle));
@@ -235,14 +323,14 @@ static int sandbox_commit(struct build *b, struct error *err)
 		return -1;
 	spare_mounts(b, &changed, &removed);
 	log_detail(b->log, "%zu files changed, %zu removed", changed.count, removed.count);
-	log_step_progress(b->log, -1, "waits for the appliance");
-	if (mount_all(b, err) < 0)
+	result = commit_in_user_space(b, &changed, &removed, err);
+	if (result == 1)
+		result = commit_by_appliance(b, &changed, &removed, err);
+	if (result < 0)
 		return -1;
-	log_step_progress(b->log, -1, "writes the changed files");
-	if (appliance_remove(b->appliance, &removed, err) < 0 || send_changes(b, &changed, err) < 0)
-		return -1;
-	log_step_progress(b->log, -1, "gives free space back");
-	return finish(b, err);
+	usage_look(b->usage);
+	close_tree(b);
+	return 0;
 }
 
 const struct backend backend_sandbox = {

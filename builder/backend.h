@@ -20,7 +20,7 @@ struct backend {
 extern const struct backend backend_sandbox;
 extern const struct backend backend_appliance;
 
-/* --exec=auto: the appliance where KVM works, else the sandbox. Sets b->accel and b->sandbox. */
+/* --exec=auto: the sandbox where the host can, else the appliance. Sets b->sandbox. */
 int backend_choose(const struct backend **ret, struct build *b, struct error *err);
 
 #endif

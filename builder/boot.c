@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "boot-cache.h"
 #include "boot-run.h"
 
 #define TOOL_TIMEOUT_MS   60000
@@ -64,8 +65,7 @@ static char *make_nonce(void)
 
 static int open_console(struct run *r, struct error *err)
 {
-	CLEANUP_FREE char *path = r->o->console_path ? str_copy(r->o->console_path)
-	                                             : str_format("%s/console.log", r->o->work_dir);
+	CLEANUP_FREE char *path = boot_console_path(r->o);
 
 	r->console_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (r->console_fd >= 0)

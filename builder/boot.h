@@ -82,6 +82,8 @@ int boot_recipe_firmware(char **ret_code, char **ret_vars, struct error *err);
 int boot_run(const struct boot_options *options, struct boot_facts *ret, struct error *err);
 void boot_facts_free(struct boot_facts *f);
 json_t *boot_facts_json(const struct boot_facts *f);
+/* What boot_facts_json() made; an error if anything is missing or of another type. */
+int boot_facts_from_json(struct boot_facts *ret, const json_t *facts, struct error *err);
 
 enum verdict { VERDICT_PASSED, VERDICT_FAILED, VERDICT_VOID };
 const char *verdict_name(enum verdict v);

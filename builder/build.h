@@ -6,10 +6,13 @@
 #define GPUIMG_BUILD_H
 
 #include <jansson.h>
+#include <pthread.h>
 
 #include "accel.h"
 #include "appliance.h"
 #include "bootchain.h"
+#include "cache.h"
+#include "export.h"
 #include "finding.h"
 #include "guest.h"
 #include "initramfs.h"
@@ -17,14 +20,26 @@
 #include "qcow2.h"
 #include "sandbox.h"
 #include "tree.h"
+#include "usage.h"
+
+struct reuse;
 
 struct build {
 	const struct options *options;
 	struct log *log;
 	char *data_dir;
 	char *work_dir; /* our own, removed at the end */
-	char *base_path, *base_digest;
+	char *base_path;
+	int base_hold_fd;  /* keeps 'cache prune' away from it; -1 for a file of the user's */
+	char *base_digest; /* set by build_wait_digest() */
+	pthread_t digest_thread;
+	bool digest_running;
 	struct error digest_err;
+	struct cache *cache;
+	struct reuse *reuse;          /* reuse.h's own, while initramfs are made */
+	struct strv initramfs_reused; /* versions of kernels whose initramfs the cache had */
+	json_t *reused;               /* manifest of an image that the cache had; else NULL */
+	struct usage *usage;
 	struct image_info base_info;
 	struct disk *base_disk;
 	struct rootfs *base_root; /* read-only */
@@ -35,11 +50,15 @@ struct build {
 
 	bool sandbox; /* which backend runs the guest's programs */
 	struct accel accel;
-	char *overlay; /* the qcow2 that is changed */
+	bool accel_known; /* see build_probe_accel() */
+	char *overlay;    /* the qcow2 that is changed */
 	struct appliance *appliance;
 	/* The sandbox's: the base's root as a directory. */
 	char *tree_dir;
 	struct tree *tree;
+	struct rootfs *filler; /* reads the base for the tree's own thread */
+	pthread_t tree_remover;
+	bool tree_remover_running;
 	struct sandbox *sandbox_handle;
 	struct sandbox_devices devices; /* borrows its strings */
 	struct rootfs *root;            /* the working copy, writable */
@@ -57,6 +76,7 @@ struct build {
 
 	/* The exported image (under its temporary name), read back by the proof. */
 	const char *result_path, *console_prefix;
+	char *result_digest; /* SHA-256 */
 	struct disk *result_disk;
 	struct rootfs *result_root;
 	struct guest *result_guest;
@@ -66,8 +86,10 @@ struct build {
 	struct strv packages_before, packages_after; /* "name=version", sorted */
 	struct findings findings;
 
-	json_t *steps;       /* array of {name, seconds} */
-	json_t *boot_report; /* NULL until the boot test ran */
+	struct export_stats export_stats;
+	uint64_t changed_bytes; /* that the working copy took on the disk, as exported */
+	json_t *steps;          /* array of {name, seconds} */
+	json_t *boot_report;    /* NULL until the boot test ran */
 };
 
 #endif

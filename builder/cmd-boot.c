@@ -69,6 +69,21 @@ static void print_report(const json_t *report, const struct options *o, struct l
 	}
 }
 
+/* The control of a pair is booted once for all images that were built from it. */
+static int remember_control(struct smoke *s, struct cache **cache, char **digest, struct error *err)
+{
+	const struct options *o = s->options;
+
+	if (!o->control || !o->cache)
+		return 0;
+	if (cache_open(cache, o->cache_dir, o->cache_bytes, false, s->log, err) < 0 ||
+	    cache_digest_file(*cache, o->control, digest, err) < 0)
+		return -1;
+	s->cache = *cache;
+	s->control_sha256 = *digest;
+	return 0;
+}
+
 static int run(const struct job *job, struct log *log, enum verdict *ret, struct error *err)
 {
 	const struct options *o = job->options;
@@ -82,6 +97,8 @@ static int run(const struct job *job, struct log *log, enum verdict *ret, struct
 	};
 	struct image_info info, control_info;
 	CLEANUP_FREE char *data_dir = NULL;
+	CLEANUP_CACHE struct cache *cache = NULL;
+	CLEANUP_FREE char *digest = NULL;
 	struct accel accel = {0};
 	bool bios, uefi, ignored_bios, ignored_uefi;
 	json_t *report = NULL;
@@ -92,6 +109,7 @@ static int run(const struct job *job, struct log *log, enum verdict *ret, struct
 	    (o->control &&
 	     check_image(&control_info, o->control, &ignored_bios, &ignored_uefi, err) < 0) ||
 	    choose_firmware(&s.firmware, o, bios, uefi, err) < 0 ||
+	    remember_control(&s, &cache, &digest, err) < 0 ||
 	    workdir_check_space(job->work_dir, SPACE_BYTES, err) < 0 ||
 	    accel_probe(&accel, o->cache_dir, log, err) < 0) {
 		strv_free(&s.firmware);

@@ -16,6 +16,7 @@
 #include "manifest.h"
 #include "pipeline.h"
 #include "plan.h"
+#include "reuse.h"
 #include "smoke.h"
 #include "supervise.h"
 #include "workdir.h"
@@ -94,22 +95,16 @@ static int update_sums(const struct names *n, const struct strv *digests, struct
  * The artifact's name comes last: what stands under it was proven. If anything fails before, or
  * a signal comes, cleanup() takes manifest and sums away again.
  */
-static int publish_names(struct build *b, const struct names *n, struct error *err)
+static int publish_names(struct build *b, const struct names *n, const json_t *manifest,
+                         struct error *err)
 {
-	CLEANUP_FREE char *digest = NULL;
 	CLEANUP_FREE char *manifest_digest = NULL;
 	CLEANUP_STRV struct strv digests = {0};
-	json_t *manifest;
-	int result;
 
-	if (digest_file(n->partial, "SHA256", &digest, err) < 0)
+	if (manifest_write(manifest, n->manifest, err) < 0 ||
+	    digest_file(n->manifest, "SHA256", &manifest_digest, err) < 0)
 		return -1;
-	manifest = manifest_make(b, n->artifact, digest, b->boot_report);
-	result = manifest_write(manifest, n->manifest, err);
-	json_decref(manifest);
-	if (result < 0 || digest_file(n->manifest, "SHA256", &manifest_digest, err) < 0)
-		return -1;
-	strv_add(&digests, digest);
+	strv_add(&digests, b->result_digest);
 	strv_add(&digests, manifest_digest);
 	if (update_sums(n, &digests, err) < 0)
 		return -1;
@@ -118,13 +113,20 @@ static int publish_names(struct build *b, const struct names *n, struct error *e
 	return 0;
 }
 
+static size_t proof_points(const struct build *b)
+{
+	return b->reused ? json_array_size(json_object_get(b->reused, "proof"))
+	                 : b->findings.count - b->findings.bad;
+}
+
 static void report(const struct build *b, const struct names *n)
 {
 	if (b->boot_report)
 		smoke_print(b->boot_report, b->log);
 	else
 		log_note(b->log, "the boot test was left out");
-	log_note(b->log, "proof: %zu points hold", b->findings.count - b->findings.bad);
+	log_note(b->log, "proof: %zu points hold%s", proof_points(b),
+	         b->reused ? ", as they were found when the image was built" : "");
 	log_note(b->log, "image     %s", n->artifact);
 	log_note(b->log, "manifest  %s", n->manifest);
 	log_note(b->log, "log       %s", n->log);
@@ -210,6 +212,20 @@ static int lock_names(struct job *job, struct error *err)
 	return error_code(err, EXIT_HOST);
 }
 
+static int finish(struct build *b, const struct names *n, struct error *err)
+{
+	json_t *manifest;
+	int result;
+
+	reuse_finish(b);
+	manifest = manifest_make(b, n->artifact, b->result_digest, b->boot_report);
+	result = publish_names(b, n, manifest, err);
+	if (result == 0)
+		reuse_keep_image(b, n->artifact, b->result_digest, manifest);
+	json_decref(manifest);
+	return result;
+}
+
 static int run(struct build *b, const struct job *job, struct error *err)
 {
 	const struct names *n = &job->names;
@@ -225,7 +241,7 @@ static int run(struct build *b, const struct job *job, struct error *err)
 		return 0;
 	}
 	if (remove_old(n, err) < 0 || build_make_image(b, backend, err) < 0 ||
-	    publish_names(b, n, err) < 0)
+	    finish(b, n, err) < 0)
 		return -1;
 	report(b, n);
 	return b->options->json ? print_result(n, err) : 0;
@@ -238,6 +254,7 @@ static int work(void *opaque)
 	struct build b = {
 		.options = job->options,
 		.work_dir = job->work_dir,
+		.base_hold_fd = -1,
 		.result_path = job->names.partial,
 		.console_prefix = job->names.console,
 		.steps = json_array(),

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -81,4 +82,24 @@ char *data_make_base(const char *data_dir)
 {
 	return has(data_dir, "tools/make-base.sh") ? str_format("%s/tools/make-base.sh", data_dir)
 	                                           : str_format("%s/make-base.sh", data_dir);
+}
+
+int data_list(const char *dir, struct strv *ret, struct error *err)
+{
+	struct dirent **found = NULL;
+	int count = scandir(dir, &found, NULL, NULL);
+
+	if (count < 0 && errno != ENOENT)
+		return error_errno(err, errno, "cannot list '%s'", dir);
+	for (int i = 0; i < count; i++) {
+		CLEANUP_FREE char *path = str_format("%s/%s", dir, found[i]->d_name);
+		struct stat st;
+
+		if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+			strv_add(ret, found[i]->d_name);
+		free(found[i]);
+	}
+	free(found);
+	strv_sort(ret);
+	return 0;
 }

@@ -247,6 +247,11 @@ int guest_open(struct guest **ret, struct rootfs **ret_root, struct disk *disk,
 	return 0;
 }
 
+int guest_open_again(struct rootfs **ret, struct guest *guest, struct disk *disk, struct error *err)
+{
+	return open_mounted(ret, guest, disk, NULL, err);
+}
+
 const struct guest_mount *guest_find_mount(const struct guest *guest, const char *path)
 {
 	for (size_t i = 0; i < guest->mount_count; i++)

@@ -50,6 +50,9 @@ struct guest {
  */
 int guest_open(struct guest **ret, struct rootfs **ret_root, struct disk *disk,
                struct appliance *appliance, struct error *err);
+/* One more handle on the same root, for another thread; ext file systems only. */
+int guest_open_again(struct rootfs **ret, struct guest *guest, struct disk *disk,
+                     struct error *err);
 void guest_free(struct guest *guest);
 DEFINE_CLEANUP(guest, struct guest *, guest_free)
 #define CLEANUP_GUEST CLEANUP(cleanup_guest)

@@ -9,11 +9,10 @@
 
 #include "manifest.h"
 #include "packages.h"
-#include "proc.h"
+#include "tools.h"
 
-#define SCHEMA_VERSION  1
-#define SUMS_MAX_BYTES  (1024UL * 1024)
-#define VERSION_TIMEOUT 20000
+#define SCHEMA_VERSION 1
+#define SUMS_MAX_BYTES (1024UL * 1024)
 
 static json_t *string_list(const struct strv *v)
 {
@@ -24,27 +23,17 @@ static json_t *string_list(const struct strv *v)
 	return list;
 }
 
-/* First line of 'PROGRAM --version', null if it does not say. */
-static json_t *tool_version(const char *program)
-{
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	CLEANUP_FREE char *out = NULL;
-	const char *const argv[] = {program, "--version", NULL};
-	const struct proc_options options = {.timeout_ms = VERSION_TIMEOUT};
-
-	if (proc_run(argv, &options, &out, 65536, &ignored) < 0)
-		return json_null();
-	out[strcspn(out, "\n")] = '\0';
-	return json_string(out);
-}
-
 static json_t *make_tools(void)
 {
 	static const char *const programs[] = {"qemu-img", "qemu-system-x86_64", "bwrap"};
 	json_t *tools = json_pack("{s:s}", "gpuimg", GPUIMG_VERSION);
 
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
-		json_object_set_new(tools, programs[i], tool_version(programs[i]));
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		CLEANUP_FREE char *version = tools_version(programs[i]);
+
+		json_object_set_new(tools, programs[i],
+		                    version ? json_string(version) : json_null());
+	}
 	return tools;
 }
 
@@ -121,24 +110,65 @@ static json_t *make_packages(const struct build *b)
 	return json_pack("{s:o, s:o}", "added", string_list(&added), "removed", string_list(&gone));
 }
 
+static json_t *make_execution(const struct build *b)
+{
+	json_t *kvm = b->accel_known ? json_boolean(b->accel.kvm) : json_null();
+
+	return json_pack("{s:s, s:o, s:s, s:b, s:o, s:I, s:I, s:I}", "backend",
+	                 b->sandbox ? "sandbox" : "appliance", "kvm", kvm, "reason",
+	                 b->accel.reason ? b->accel.reason : "", "image_from_cache",
+	                 b->reused != NULL, "initramfs_from_cache",
+	                 string_list(&b->initramfs_reused), "peak_memory_bytes",
+	                 (json_int_t)usage_peak_memory_bytes(), "peak_disk_bytes",
+	                 (json_int_t)usage_peak_disk_bytes(b->usage), "changed_bytes",
+	                 (json_int_t)b->changed_bytes);
+}
+
+static json_t *make_export(const struct build *b)
+{
+	const struct export_stats *s = &b->export_stats;
+
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "method", s->method, "compression",
+	                 s->compression, "cluster_bytes", (json_int_t)s->cluster_bytes,
+	                 "clusters_taken_over", (json_int_t)s->taken_over, "clusters_compressed",
+	                 (json_int_t)s->compressed, "clusters_plain", (json_int_t)s->plain, "bytes",
+	                 (json_int_t)s->bytes);
+}
+
+/* The manifest of the build that made the image; names, costs and boot test are this run's. */
+static json_t *make_reused(const struct build *b, const char *file)
+{
+	json_t *manifest = json_deep_copy(b->reused);
+
+	json_object_set_new(json_object_get(manifest, "image"), "file", json_string(file));
+	json_object_set_new(json_object_get(manifest, "base"), "path", json_string(b->base_path));
+	json_object_set_new(manifest, "execution", make_execution(b));
+	json_object_set(manifest, "steps", b->steps);
+	return manifest;
+}
+
+static json_t *make_new(const struct build *b, const char *file, const char *sha256)
+{
+	json_t *manifest = json_pack(
+		"{s:i, s:{s:s, s:s, s:o}, s:o, s:o, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"schema", SCHEMA_VERSION, "image", "file", file, "sha256", sha256, "boot_types",
+		make_boot_types(b), "base", make_base(b), "inputs", make_inputs(b), "execution",
+		make_execution(b), "steps", b->steps, "kernels", make_kernels(b), "entries",
+		make_entries(b), "proof", findings_json(&b->findings), "tools", make_tools(),
+		"export", make_export(b), "packages", make_packages(b));
+
+	return manifest;
+}
+
 json_t *manifest_make(const struct build *b, const char *artifact, const char *sha256,
                       const json_t *boot_test)
 {
 	const char *slash = strrchr(artifact, '/');
-	json_t *manifest = json_pack(
-		"{s:i, s:{s:s, s:s, s:o}, s:o, s:o, s:{s:s, s:b, s:s}, s:O, s:o, s:o, s:o, s:o}",
-		"schema", SCHEMA_VERSION, "image", "file", slash ? slash + 1 : artifact, "sha256",
-		sha256, "boot_types", make_boot_types(b), "base", make_base(b), "inputs",
-		make_inputs(b), "execution", "backend", b->sandbox ? "sandbox" : "appliance", "kvm",
-		b->accel.kvm, "reason", b->accel.reason ? b->accel.reason : "", "steps", b->steps,
-		"kernels", make_kernels(b), "entries", make_entries(b), "proof",
-		findings_json(&b->findings), "tools", make_tools());
+	const char *file = slash ? slash + 1 : artifact;
+	json_t *manifest = b->reused ? make_reused(b, file) : make_new(b, file, sha256);
 
-	json_object_set_new(manifest, "packages", make_packages(b));
-	if (boot_test)
-		json_object_set_new(manifest, "boot_test", json_deep_copy(boot_test));
-	else
-		json_object_set_new(manifest, "boot_test", json_null());
+	json_object_set_new(manifest, "boot_test",
+	                    boot_test ? json_deep_copy(boot_test) : json_null());
 	return manifest;
 }
 

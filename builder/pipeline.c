@@ -9,23 +9,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data.h"
+#include "base.h"
 #include "digest.h"
 #include "export.h"
-#include "fetch.h"
 #include "packages.h"
 #include "pipeline.h"
-#include "proc.h"
+#include "reuse.h"
 #include "smoke.h"
 #include "stage.h"
 #include "workdir.h"
 
-#define SPACE_MARGIN_BYTES   (512ull * 1024 * 1024)
-#define MAKE_BASE_TIMEOUT_MS (3600u * 1000)
-#define MACHINE_ID_PATH      "/etc/machine-id"
+#define KERNEL_SPACE_BYTES (384ull * 1024 * 1024) /* a generator's own files, and what it reads */
+#define SPACE_MARGIN_BYTES (512ull * 1024 * 1024)
+#define MACHINE_ID_PATH    "/etc/machine-id"
 
 void build_free(struct build *b)
 {
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+
+	base_wait_digest(b, &ignored);
+	reuse_finish(b);
+	if (b->tree_remover_running)
+		pthread_join(b->tree_remover, NULL);
+	usage_stop(b->usage);
+	json_decref(b->reused);
 	rootfs_close(b->root);
 	sandbox_free(b->sandbox_handle);
 	tree_free(b->tree);
@@ -46,6 +53,7 @@ void build_free(struct build *b)
 	strv_free(&b->blocked);
 	strv_free(&b->params);
 	strv_free(&b->initramfs_digests);
+	strv_free(&b->initramfs_reused);
 	strv_free(&b->user_digests);
 	strv_free(&b->packages_before);
 	strv_free(&b->packages_after);
@@ -54,18 +62,22 @@ void build_free(struct build *b)
 	free(b->kernels_before);
 	free(b->data_dir);
 	free(b->base_path);
+	cleanup_close(&b->base_hold_fd);
 	free(b->base_digest);
+	free(b->result_digest);
 	free(b->overlay);
+	rootfs_close(b->filler);
 	free(b->tree_dir);
 	free(b->block_text);
 	free(b->dropin_path);
 	free(b->dropin_text);
 	json_decref(b->steps);
+	cache_close(b->cache);
 }
 
 /* One step: its line on the screen, its time in the manifest. */
-static int step(struct build *b, const char *name, const char *what,
-                int (*run)(struct build *, struct error *), struct error *err)
+int build_step(struct build *b, const char *name, const char *what,
+               int (*run)(struct build *, struct error *), struct error *err)
 {
 	double seconds;
 	int result;
@@ -77,64 +89,15 @@ static int step(struct build *b, const char *name, const char *what,
 	return result;
 }
 
-/* The maker's lines are its steps. */
-static void on_maker_line(void *opaque, const char *line)
+int build_probe_accel(struct build *b, struct error *err)
 {
-	log_step_progress(opaque, -1, line);
-}
-
-/* No base given: the project's own small Debian, from the machine's own mirror. */
-static int make_base(struct build *b, struct error *err)
-{
-	CLEANUP_FREE char *script = data_make_base(b->data_dir);
-	CLEANUP_FREE char *cache = str_format("%s/bases", b->options->cache_dir);
-	CLEANUP_FREE char *path = str_format("%s/default-base.qcow2", b->options->cache_dir);
-	const char *const argv[] = {"bash", script, "--cache-dir", cache, "--output", path, NULL};
-	const struct proc_options options = {
-		.log = b->log,
-		.timeout_ms = MAKE_BASE_TIMEOUT_MS,
-		.on_line = on_maker_line,
-		.opaque = b->log,
-	};
-
-	if (proc_run(argv, &options, NULL, 0, err) < 0) {
-		error_prefix(err, "cannot make the default base");
-		return error_hint(err, "name a base image, or see 'gpuimg make-base --help'");
-	}
-	b->base_path = STEAL(path);
-	return 0;
-}
-
-static int fetch(struct build *b, struct error *err)
-{
-	const struct options *o = b->options;
-	CLEANUP_FREE char *cache = str_format("%s/downloads", o->cache_dir);
-	const struct fetch_options options = {
-		.url = o->base,
-		.sha256 = o->base_sha256,
-		.sums_url = o->base_sums,
-		.cache_dir = cache,
-		.log = b->log,
-	};
-	CLEANUP_FREE char *digest = NULL;
-
-	if (fetch_base(&options, &b->base_path, &digest, err) < 0)
+	if (b->accel_known)
+		return 0;
+	if (accel_probe(&b->accel, b->options->cache_dir, b->log, err) < 0)
 		return -1;
-	if (str_starts(digest, "sha256:"))
-		b->base_digest = str_copy(digest + strlen("sha256:"));
-	return 0;
-}
-
-static int get_base(struct build *b, struct error *err)
-{
-	const char *base = b->options->base;
-
-	if (!base)
-		return step(b, "base", "make the default base, or take it from the cache",
-		            make_base, err);
-	if (fetch_is_url(base))
-		return step(b, "fetch", "fetch the base", fetch, err);
-	b->base_path = str_copy(base);
+	b->accel_known = true;
+	if (!b->accel.kvm)
+		log_note(b->log, "no KVM: %s; going on without", b->accel.reason);
 	return 0;
 }
 
@@ -156,15 +119,15 @@ static int start_reader(struct appliance **ret, struct build *b, const char *ima
 }
 
 /* guest_open without an appliance where that is enough, else with one. */
-static int open_guest(struct build *b, struct disk *disk, const char *format,
-                      struct appliance **reader, struct guest **ret, struct rootfs **ret_root,
-                      struct error *err)
+int build_open_guest(struct build *b, struct disk *disk, const char *format,
+                     struct appliance **reader, struct guest **ret, struct rootfs **ret_root,
+                     struct error *err)
 {
 	int result = guest_open(ret, ret_root, disk, NULL, err);
 
 	if (result != 1)
 		return result;
-	if (!b->accel.reason && accel_probe(&b->accel, b->options->cache_dir, b->log, err) < 0)
+	if (build_probe_accel(b, err) < 0)
 		return -1;
 	if (start_reader(reader, b, disk_path(disk), format, err) < 0)
 		return -1;
@@ -210,8 +173,8 @@ static int preflight(struct build *b, struct error *err)
 	              err) < 0 ||
 	    disk_probe(b->base_disk, err) < 0)
 		return -1;
-	if (open_guest(b, b->base_disk, image_format_name(b->base_info.format), &b->reader,
-	               &b->guest, &b->base_root, err) < 0 ||
+	if (build_open_guest(b, b->base_disk, image_format_name(b->base_info.format), &b->reader,
+	                     &b->guest, &b->base_root, err) < 0 ||
 	    guest_check_supported(b->guest, b->base_root, err) < 0 ||
 	    bootchain_read(&b->before, b->base_root, err) < 0 ||
 	    packages_read(&b->packages_before, b->base_root, err) < 0) {
@@ -291,6 +254,15 @@ static int put_machine_id(struct build *b, struct error *err)
 	return rootfs_write(b->root, MACHINE_ID_PATH, text, 33, 0444, err);
 }
 
+/* To a guest program, a file whose content could not be read from the base is "not permitted". */
+static void explain_failure(struct build *b, struct error *err)
+{
+	CLEANUP_ERROR struct error fill = ERROR_INIT;
+
+	if (b->tree && tree_check(b->tree, &fill) < 0)
+		error_take(err, &fill);
+}
+
 static int apply_stages(struct build *b, struct error *err)
 {
 	if (put_machine_id(b, err) < 0)
@@ -298,98 +270,41 @@ static int apply_stages(struct build *b, struct error *err)
 	for (size_t i = 0; stages[i]; i++) {
 		if (!build_has_stage(b, stages[i]) || !stages[i]->apply)
 			continue;
-		if (step(b, stages[i]->name, stages[i]->summary, stages[i]->apply, err) < 0)
-			return error_prefix(err, "stage '%s', apply, image '%s'", stages[i]->name,
-			                    b->base_path);
-	}
-	return 0;
-}
-
-/* The base's digest costs a read of the whole file: beside the work, not before it. */
-static void *digest_thread(void *opaque)
-{
-	struct build *b = opaque;
-
-	digest_file(b->base_path, "SHA256", &b->base_digest, &b->digest_err);
-	return NULL;
-}
-
-static int read_result(struct build *b, struct error *err)
-{
-	struct image_info info;
-
-	if (image_check(&info, b->result_path, err) < 0 ||
-	    disk_open(&b->result_disk, b->result_path, "qcow2", false, err) < 0 ||
-	    disk_probe(b->result_disk, err) < 0 ||
-	    open_guest(b, b->result_disk, "qcow2", &b->result_reader, &b->result_guest,
-	               &b->result_root, err) < 0)
-		return -1;
-	if (packages_read(&b->packages_after, b->result_root, err) < 0)
-		return -1;
-	return bootchain_read(&b->after, b->result_root, err);
-}
-
-static int digest_initramfs(struct build *b, struct error *err)
-{
-	CLEANUP_FREE char *path = str_format("%s/digest", b->work_dir);
-
-	for (size_t i = 0; i < b->result_guest->kernel_count; i++) {
-		CLEANUP_CLOSE int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		char *digest = NULL;
-
-		if (fd < 0)
-			return error_errno(err, errno, "cannot make '%s'", path);
-		if (!b->result_guest->kernels[i].has_initramfs) {
-			strv_add(&b->initramfs_digests, "");
+		if (build_step(b, stages[i]->name, stages[i]->summary, stages[i]->apply, err) == 0)
 			continue;
-		}
-		if (rootfs_copy_out(b->result_root, b->result_guest->kernels[i].initramfs, fd,
-		                    err) < 0 ||
-		    digest_file(path, "SHA256", &digest, err) < 0)
-			return -1;
-		strv_take(&b->initramfs_digests, digest);
+		explain_failure(b, err);
+		return error_prefix(err, "stage '%s', apply, image '%s'", stages[i]->name,
+		                    b->base_path);
 	}
-	unlink(path);
 	return 0;
-}
-
-/* Reads the exported image, not the working copy. */
-static int prove(struct build *b, struct error *err)
-{
-	if (read_result(b, err) < 0) {
-		err->code = EXIT_PROOF; /* it is our own file that was refused, not an input */
-		return error_prefix(err, "cannot read the exported image back");
-	}
-	for (size_t i = 0; stages[i]; i++)
-		if (build_has_stage(b, stages[i]) && stages[i]->verify &&
-		    stages[i]->verify(b, err) < 0) {
-			err->code = EXIT_PROOF;
-			return error_prefix(err, "stage '%s', verify", stages[i]->name);
-		}
-	if (digest_initramfs(b, err) < 0)
-		return -1;
-	findings_log(&b->findings, b->log);
-	if (b->findings.bad == 0)
-		return 0;
-	error_set(err, "the proof failed: %zu of %zu points do not hold", b->findings.bad,
-	          b->findings.count);
-	error_hint(err, "each one is named above with its cure");
-	return error_code(err, EXIT_PROOF);
 }
 
 static int export_step(struct build *b, struct error *err)
 {
-	const char *compression = b->options->compression;
+	const struct export_options o = {
+		.overlay = b->overlay,
+		.base = b->base_path,
+		.base_format = image_format_name(b->base_info.format),
+		.to = b->result_path,
+		.compression = b->options->compression,
+		.compact = b->options->compact,
+		.log = b->log,
+	};
 
-	if (!compression)
-		compression =
-			b->base_info.has_compressed_clusters ? b->base_info.compression : "zstd";
-	return export_image(b->overlay, b->result_path, compression, b->log, err);
+	b->changed_bytes = usage_disk_bytes(b->overlay);
+	if (export_image(&o, &b->export_stats, err) < 0)
+		return -1;
+	usage_look(b->usage);
+	return 0;
 }
 
 static int boot_step(struct build *b, struct error *err)
 {
 	enum verdict verdict;
+
+	if (build_probe_accel(b, err) < 0)
+		return -1;
+
 	struct smoke s = {
 		.options = b->options,
 		.image = b->result_path,
@@ -398,6 +313,9 @@ static int boot_step(struct build *b, struct error *err)
 		.control_format = image_format_name(b->base_info.format),
 		.params = &b->params,
 		.kvm = b->accel.kvm,
+		.cache = b->options->cache ? b->cache : NULL,
+		.image_sha256 = b->result_digest,
+		.control_sha256 = b->base_digest,
 		.work_dir = b->work_dir,
 		.data_dir = b->data_dir,
 		.console_prefix = b->console_prefix,
@@ -422,6 +340,51 @@ static int boot_step(struct build *b, struct error *err)
 	return error_code(err, EXIT_PROOF);
 }
 
+/* The exported file's digest: beside the proof, which reads little of it. */
+static void *result_digest_thread(void *opaque)
+{
+	struct build *b = opaque;
+
+	digest_file(b->result_path, "SHA256", &b->result_digest, &b->digest_err);
+	return NULL;
+}
+
+static void start_result_digest(struct build *b)
+{
+	b->digest_running = pthread_create(&b->digest_thread, NULL, result_digest_thread, b) == 0;
+}
+
+static int wait_result_digest(struct build *b, struct error *err)
+{
+	if (b->digest_running)
+		pthread_join(b->digest_thread, NULL);
+	b->digest_running = false;
+	if (b->digest_err.message)
+		return error_take(err, &b->digest_err);
+	return b->result_digest ? 0 : digest_file(b->result_path, "SHA256", &b->result_digest, err);
+}
+
+/* An image of the cache: what the boot test and the report ask about it. */
+static int take_reused(struct build *b, struct error *err)
+{
+	const json_t *image = json_object_get(b->reused, "image");
+	const json_t *inputs = json_object_get(b->reused, "inputs");
+	const json_t *params = json_object_get(inputs, "parameters");
+	const char *digest = json_string_value(json_object_get(image, "sha256"));
+	struct image_info info;
+
+	if (!digest)
+		return error_set(err, "the manifest of the cached image has no digest");
+	b->result_digest = str_copy(digest);
+	strv_free(&b->params);
+	for (size_t i = 0; i < json_array_size(params); i++)
+		strv_add(&b->params, json_string_value(json_array_get(params, i)));
+	if (image_check(&info, b->result_path, err) < 0 ||
+	    disk_open(&b->result_disk, b->result_path, "qcow2", false, err) < 0)
+		return -1;
+	return disk_probe(b->result_disk, err);
+}
+
 static int overlay_step(struct build *b, struct error *err)
 {
 	b->overlay = str_format("%s/overlay.qcow2", b->work_dir);
@@ -430,32 +393,46 @@ static int overlay_step(struct build *b, struct error *err)
 }
 
 /* The middle of the pipeline: from an accepted base to a proven file under a temporary name. */
-int build_make_image(struct build *b, const struct backend *backend, struct error *err)
+static int make_image(struct build *b, const struct backend *backend, struct error *err)
 {
-	pthread_t digest;
-	bool digests = !b->base_digest && pthread_create(&digest, NULL, digest_thread, b) == 0;
-	int result = 0;
-
 	if (overlay_step(b, err) < 0 ||
-	    step(b, "open", "open the image for the stages", backend->open, err) < 0 ||
-	    apply_stages(b, err) < 0 ||
-	    step(b, "commit", "write the changes to the image", backend->commit, err) < 0 ||
-	    step(b, "export", "write the compressed image", export_step, err) < 0 ||
-	    step(b, "prove", "read the exported image back", prove, err) < 0)
-		result = -1;
-	if (digests)
-		pthread_join(digest, NULL);
-	if (result == 0 && !b->base_digest)
-		result = b->digest_err.message
-		                 ? error_take(err, &b->digest_err)
-		                 : digest_file(b->base_path, "SHA256", &b->base_digest, err);
-	if (result == 0 && b->options->boot_test)
-		result = step(b, "boot-test", "boot the base and the image under QEMU", boot_step,
-		              err);
-	return result;
+	    build_step(b, "open", "open the image for the stages", backend->open, err) < 0 ||
+	    apply_stages(b, err) < 0)
+		return -1;
+	usage_look(b->usage);
+	if (build_step(b, "commit", "write the changes to the image", backend->commit, err) < 0 ||
+	    build_step(b, "export", "write the compressed image", export_step, err) < 0)
+		return -1;
+	start_result_digest(b);
+	if (build_step(b, "prove", "read the exported image back", build_prove, err) < 0)
+		return -1;
+	return wait_result_digest(b, err);
 }
 
-/* The tree, the overlay's changes and the exported image may all be there at once. */
+static int reuse_step(struct build *b, struct error *err)
+{
+	return reuse_image(b, b->result_path, err) < 0 ? -1 : 0;
+}
+
+int build_make_image(struct build *b, const struct backend *backend, struct error *err)
+{
+	if (base_wait_digest(b, err) < 0)
+		return -1;
+	if (b->options->cache &&
+	    build_step(b, "cache", "look whether this image was built before", reuse_step, err) < 0)
+		return -1;
+	b->usage = usage_start(b->work_dir, b->result_path);
+	if (b->reused ? take_reused(b, err) < 0 : make_image(b, backend, err) < 0)
+		return -1;
+	if (!b->options->boot_test)
+		return 0;
+	return build_step(b, "boot-test", "boot the base and the image under QEMU", boot_step, err);
+}
+
+/*
+ * The sandbox's tree takes what its programs read and write, the overlay what changed; without
+ * fanotify the tree takes all. Most of it is gone before the exported image is written.
+ */
 static int check_space(struct build *b, const char *output_dir, struct error *err)
 {
 	uint64_t free_bytes, size_bytes, used;
@@ -463,16 +440,28 @@ static int check_space(struct build *b, const char *output_dir, struct error *er
 	if (rootfs_statvfs(b->base_root, "/", &free_bytes, &size_bytes, err) < 0)
 		return -1;
 	used = size_bytes - free_bytes;
-	if (workdir_check_space(b->work_dir, 2 * used + SPACE_MARGIN_BYTES, err) < 0)
+	if (workdir_check_space(b->work_dir,
+	                        (tree_can_be_lazy() ? 0 : used) + SPACE_MARGIN_BYTES +
+	                                b->guest->kernel_count * KERNEL_SPACE_BYTES,
+	                        err) < 0)
 		return -1;
 	return workdir_check_space(output_dir, used + SPACE_MARGIN_BYTES / 2, err);
+}
+
+static int open_cache(struct build *b, struct error *err)
+{
+	const struct options *o = b->options;
+
+	return cache_open(&b->cache, o->cache_dir, o->cache_bytes, !o->cache, b->log, err);
 }
 
 int build_accept(struct build *b, const char *output_dir, const struct backend **ret_backend,
                  struct error *err)
 {
-	if (check_profile(b, err) < 0 || get_base(b, err) < 0 ||
-	    step(b, "preflight", "look at the base image", preflight, err) < 0 ||
+	if (check_profile(b, err) < 0 || open_cache(b, err) < 0 || base_get(b, err) < 0)
+		return -1;
+	base_start_digest(b);
+	if (build_step(b, "preflight", "look at the base image", preflight, err) < 0 ||
 	    check_stages(b, err) < 0 || check_space(b, output_dir, err) < 0)
 		return -1;
 	return backend_choose(ret_backend, b, err);

@@ -17,6 +17,17 @@
 int build_accept(struct build *b, const char *output_dir, const struct backend **ret_backend,
                  struct error *err);
 int build_make_image(struct build *b, const struct backend *backend, struct error *err);
+/* One step: its line on the screen, its time in the manifest. */
+int build_step(struct build *b, const char *name, const char *what,
+               int (*run)(struct build *, struct error *), struct error *err);
+/* guest_open() without an appliance where that is enough, else with one, which 'reader' gets. */
+int build_open_guest(struct build *b, struct disk *disk, const char *format,
+                     struct appliance **reader, struct guest **ret, struct rootfs **ret_root,
+                     struct error *err);
+/* Whether KVM works, found out once, when the first virtual machine is needed. */
+int build_probe_accel(struct build *b, struct error *err);
+/* Reads the exported image back, by every stage's verify. */
+int build_prove(struct build *b, struct error *err);
 bool build_has_stage(const struct build *b, const struct stage *stage);
 /* Releases what the pipeline put into it. */
 void build_free(struct build *b);

@@ -85,18 +85,35 @@ static int prepare_new(struct rootfs *r, const char *path, char **ret, struct ro
 	return 0;
 }
 
+/* Where a regular file goes: not in the place of a directory. */
+static int prepare_file(struct rootfs *r, const char *path, char **ret, struct error *err)
+{
+	struct rootfs_stat st = {0};
+
+	if (need_writable(r, r->ops->write != NULL, path, err) < 0 ||
+	    prepare_new(r, path, ret, &st, err) < 0)
+		return -1;
+	if (S_ISDIR(st.mode))
+		return error_errno(err, EISDIR, "cannot write '%s' in the image", path);
+	return 0;
+}
+
 int rootfs_write(struct rootfs *r, const char *path, const void *data, size_t size, uint32_t mode,
                  struct error *err)
 {
 	CLEANUP_FREE char *real = NULL;
-	struct rootfs_stat st = {0};
 
-	if (need_writable(r, r->ops->write != NULL, path, err) < 0 ||
-	    prepare_new(r, path, &real, &st, err) < 0)
-		return -1;
-	if (S_ISDIR(st.mode))
-		return error_errno(err, EISDIR, "cannot write '%s' in the image", path);
-	return r->ops->write(r, real, data, size, mode, err);
+	return prepare_file(r, path, &real, err) < 0
+	               ? -1
+	               : r->ops->write(r, real, data, size, mode, err);
+}
+
+int rootfs_copy_in(struct rootfs *r, const char *path, int fd, uint32_t mode, struct error *err)
+{
+	CLEANUP_FREE char *real = NULL;
+
+	return prepare_file(r, path, &real, err) < 0 ? -1
+	                                             : r->ops->copy_in(r, real, fd, mode, err);
 }
 
 int rootfs_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err)

@@ -71,6 +71,9 @@ struct rootfs_ops {
 	/* Creates or replaces a regular file, owner root, given permission bits. */
 	int (*write)(struct rootfs *r, const char *path, const void *data, size_t size,
 	             uint32_t mode, struct error *err);
+	/* The same with what the descriptor holds from its beginning on. */
+	int (*copy_in)(struct rootfs *r, const char *path, int fd, uint32_t mode,
+	               struct error *err);
 	int (*mkdir)(struct rootfs *r, const char *path, uint32_t mode, struct error *err);
 	int (*symlink)(struct rootfs *r, const char *target, const char *path, struct error *err);
 	int (*rename)(struct rootfs *r, const char *from, const char *to, struct error *err);
@@ -126,6 +129,7 @@ int rootfs_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
  * there already and stays as it is. */
 int rootfs_write(struct rootfs *r, const char *path, const void *data, size_t size, uint32_t mode,
                  struct error *err);
+int rootfs_copy_in(struct rootfs *r, const char *path, int fd, uint32_t mode, struct error *err);
 int rootfs_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err);
 int rootfs_symlink(struct rootfs *r, const char *target, const char *path, struct error *err);
 int rootfs_rename(struct rootfs *r, const char *from, const char *to, struct error *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "boot-cache.h"
 #include "smoke.h"
 
 /* One boot in a thread of its own. */
@@ -14,6 +15,8 @@ struct runner {
 	struct error err;
 	char *work_dir, *console;
 	char *stalled; /* how the first try ended, if it was made once more */
+	const char *sha256;
+	bool remembered; /* the facts came from the cache */
 	int result;
 };
 
@@ -47,6 +50,8 @@ static void *boot_thread(void *opaque)
 {
 	struct runner *r = opaque;
 
+	if (r->remembered)
+		return NULL;
 	r->result = boot_run(&r->options, &r->facts, &r->err);
 	if (r->result == 0 && !r->options.kvm && r->facts.ended &&
 	    str_starts(r->facts.ended, BOOT_STALLED)) {
@@ -81,6 +86,21 @@ static char *console_of(const struct smoke *s, const char *firmware, bool contro
 	return NULL;
 }
 
+static int look_up(struct runner *r, const struct smoke *s, const char *sha256, struct error *err)
+{
+	int found;
+
+	r->sha256 = sha256;
+	if (!s->cache || !sha256)
+		return 0;
+	found = boot_cache_get(s->cache, &r->options, sha256, &r->facts, err);
+	r->remembered = found == 1;
+	if (r->remembered)
+		log_note(s->log, "'%s' was booted before, takes the facts of that boot",
+		         r->options.image);
+	return found < 0 ? -1 : 0;
+}
+
 static int prepare(struct runner *r, const struct smoke *s, const char *firmware, const char *role,
                    struct error *err)
 {
@@ -105,7 +125,14 @@ static int prepare(struct runner *r, const struct smoke *s, const char *firmware
 		.early_only = control, /* it shows its failure early; see finish_base() */
 		.log = s->log,
 	};
-	return 0;
+	return look_up(r, s, control ? s->control_sha256 : s->image_sha256, err);
+}
+
+/* Whole boots without a second try, of a pair that proved its point. */
+static void remember(const struct smoke *s, const struct runner *r)
+{
+	if (s->cache && r->sha256 && !r->remembered && !r->stalled)
+		boot_cache_put(s->cache, &r->options, r->sha256, &r->facts);
 }
 
 /*
@@ -119,6 +146,7 @@ static void finish_base(struct runner *image, struct runner *base)
 	log_note(base->options.log,
 	         "units failed in the image: boots the base to its end, to compare");
 	base->options.early_only = false;
+	base->remembered = false;
 	run_again(base);
 }
 
@@ -160,6 +188,7 @@ static json_t *facts_json(const struct runner *r)
 {
 	json_t *facts = boot_facts_json(&r->facts);
 
+	json_object_set_new(facts, "remembered", json_boolean(r->remembered));
 	json_object_set_new(facts, "tries", json_integer(r->stalled ? 2 : 1));
 	if (r->stalled)
 		json_object_set_new(facts, "stalled", json_string(r->stalled));
@@ -194,6 +223,11 @@ static int run_firmware(const struct smoke *s, const char *firmware, enum verdic
 			control ? boot_judge_pair(&base.facts, &image.facts, s->params, &reasons)
 				: boot_judge(&image.facts, s->params, &reasons);
 		*ret_report = make_report(firmware, *ret_verdict, &reasons, &image, control);
+		if (*ret_verdict == VERDICT_PASSED) {
+			remember(s, &image);
+			if (control)
+				remember(s, control);
+		}
 		result = 0;
 	}
 	runner_free(&image);

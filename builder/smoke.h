@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "boot.h"
+#include "cache.h"
 #include "error.h"
 #include "options.h"
 
@@ -19,6 +20,10 @@ struct smoke {
 	struct strv firmware;
 	const struct strv *params; /* expected in /proc/cmdline */
 	bool kvm;
+	/* Boots are taken from here, those that passed are put there, by the SHA-256 of what was
+	 * booted. A NULL digest: that one is booted in any case. */
+	struct cache *cache; /* may be NULL */
+	const char *image_sha256, *control_sha256;
 	const char *work_dir, *data_dir;
 	const char
 		*console_prefix; /* "<prefix>.<firmware>.<role>.log" keep the consoles; or NULL */

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "builder/initramfs.h"
 #include "builder/proof.h"
+#include "builder/reuse.h"
 #include "stages/stages.h"
 
 #define GENERATOR          "/usr/sbin/mkinitramfs"
@@ -20,9 +22,9 @@
 #define ESTIMATE_BYTES     (64UL * 1024 * 1024) /* for a first initramfs, if no other tells */
 #define GENERATE_TIMEOUT_S 3600
 /* Sourced by mkinitramfs after its configuration, and not copied into the initramfs. */
-#define HOOKS_DIR "/usr/share/initramfs-tools/conf-hooks.d"
-#define TYPE_HOOK HOOKS_DIR "/zz-gpuimg-root-type"
-#define WORKERS   2
+#define HOOKS_DIR   "/usr/share/initramfs-tools/conf-hooks.d"
+#define TYPE_HOOK   HOOKS_DIR "/zz-gpuimg-root-type"
+#define WORKERS_MAX 4 /* a generator takes some 200 MB of memory and of disk */
 
 /*
  * The generator writes the new file beside the old one: free space for the largest that may
@@ -75,8 +77,16 @@ static int initramfs_check(struct build *b, struct error *err)
 struct job {
 	struct build *b;
 	const struct guest_kernel *kernel;
+	bool reused;
 	struct error err;
 	int result;
+};
+
+/* The jobs of all kernels, and the next one that nobody has taken yet. */
+struct queue {
+	pthread_mutex_t lock;
+	struct job *jobs;
+	size_t count, next, done;
 };
 
 static int generate(struct job *job, const char *made, struct error *err)
@@ -85,7 +95,10 @@ static int generate(struct job *job, const char *made, struct error *err)
 	/* TMPDIR: /tmp is in memory in the sandbox; /var/tmp is the image's own disk. */
 	CLEANUP_FREE char *epoch =
 		str_format("SOURCE_DATE_EPOCH=%lld", (long long)b->source_date_epoch);
-	const char *const env[] = {"TMPDIR=/var/tmp", epoch, NULL};
+	/* The bytes do not depend on the number of threads, only the time does. */
+	CLEANUP_FREE char *threads =
+		str_format("ZSTD_NBTHREADS=%ld", sysconf(_SC_NPROCESSORS_ONLN));
+	const char *const env[] = {"TMPDIR=/var/tmp", epoch, threads, NULL};
 	const char *const argv[] = {GENERATOR, "-o", made, job->kernel->version, NULL};
 	const struct guest_command command = {
 		.argv = argv,
@@ -122,40 +135,77 @@ static int build_one(struct job *job, struct error *err)
 	return 0;
 }
 
-static void *job_thread(void *opaque)
+/* NULL: all are taken. */
+static struct job *take_job(struct queue *q)
 {
-	struct job *job = opaque;
+	struct job *job = NULL;
 
-	job->result = build_one(job, &job->err);
+	pthread_mutex_lock(&q->lock);
+	while (q->next < q->count && !job) {
+		job = &q->jobs[q->next++];
+		if (job->reused)
+			job = NULL;
+	}
+	pthread_mutex_unlock(&q->lock);
+	return job;
+}
+
+static void *worker(void *opaque)
+{
+	struct queue *q = opaque;
+	struct job *job;
+
+	while ((job = take_job(q))) {
+		job->result = build_one(job, &job->err);
+		pthread_mutex_lock(&q->lock);
+		q->done++;
+		log_step_progress(job->b->log, (double)q->done / (double)q->count, NULL);
+		pthread_mutex_unlock(&q->lock);
+	}
 	return NULL;
 }
 
 /* In the sandbox, kernels side by side; the appliance runs one command at a time. */
-static int run_jobs(struct build *b, struct job *jobs, size_t count)
+static void run_jobs(const struct build *b, struct queue *q)
 {
-	size_t at_once = b->sandbox ? WORKERS : 1;
-	int failures = 0;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	size_t workers = !b->sandbox || cpus < 1 ? 1 : (size_t)cpus, started = 0;
+	pthread_t threads[WORKERS_MAX];
 
-	for (size_t i = 0; i < count; i += at_once) {
-		pthread_t threads[WORKERS];
-		size_t n = count - i < at_once ? count - i : at_once;
-		bool started[WORKERS] = {false};
+	if (workers > WORKERS_MAX)
+		workers = WORKERS_MAX;
+	while (started + 1 < workers && started + 1 < q->count &&
+	       pthread_create(&threads[started], NULL, worker, q) == 0)
+		started++;
+	worker(q);
+	while (started > 0)
+		pthread_join(threads[--started], NULL);
+}
 
-		for (size_t j = 1; j < n; j++)
-			started[j] =
-				pthread_create(&threads[j], NULL, job_thread, &jobs[i + j]) == 0;
-		job_thread(&jobs[i]);
-		for (size_t j = 1; j < n; j++) {
-			if (started[j])
-				pthread_join(threads[j], NULL);
-			else
-				job_thread(&jobs[i + j]);
-		}
-		for (size_t j = 0; j < n; j++)
-			failures += jobs[i + j].result < 0;
-		log_step_progress(b->log, (double)(i + n) / (double)count, NULL);
+/* What an earlier build made from the very same inputs need not be made again. */
+static int take_reused(struct build *b, struct queue *q, struct error *err)
+{
+	if (reuse_begin_initramfs(b, err) < 0)
+		return -1;
+	for (size_t i = 0; i < q->count; i++) {
+		const struct guest_kernel *k = q->jobs[i].kernel;
+		int found = reuse_initramfs(b, k->version, k->initramfs, err);
+
+		if (found < 0)
+			return error_prefix(err, "kernel '%s'", k->version);
+		q->jobs[i].reused = found == 1;
+		q->done += found == 1;
 	}
-	return failures;
+	return 0;
+}
+
+static void keep_made(struct build *b, const struct queue *q)
+{
+	for (size_t i = 0; i < q->count; i++)
+		if (!q->jobs[i].reused)
+			reuse_keep_initramfs(b, q->jobs[i].kernel->version,
+			                     q->jobs[i].kernel->initramfs);
+	reuse_start_keeping(b);
 }
 
 /*
@@ -176,31 +226,55 @@ static int put_root_type(struct build *b, struct error *err)
 	return rootfs_write(b->root, TYPE_HOOK, text, strlen(text), 0644, err);
 }
 
-static int initramfs_apply(struct build *b, struct error *err)
+/* The first failure of all jobs. */
+static int gather(struct queue *q, struct error *err)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < q->count; i++) {
+		struct job *job = &q->jobs[i];
+
+		if (job->result < 0 && result == 0)
+			result = error_take(err, &job->err);
+		error_free(&job->err);
+	}
+	return result;
+}
+
+static int make_all(struct build *b, struct queue *q, struct error *err)
 {
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	CLEANUP_FREE struct job *jobs = NULL;
-	size_t count;
-	int result = 0;
+	int result;
+
+	if (take_reused(b, q, err) < 0)
+		return -1;
+	if (q->done == q->count)
+		return 0;
+	if (put_root_type(b, err) < 0)
+		return -1;
+	run_jobs(b, q);
+	result = gather(q, err);
+	if (rootfs_remove(b->root, TYPE_HOOK, result < 0 ? &ignored : err) < 0)
+		return -1;
+	if (result == 0)
+		keep_made(b, q);
+	return result;
+}
+
+static int initramfs_apply(struct build *b, struct error *err)
+{
+	struct queue q = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	int result;
 
 	/* A user's script may have installed a kernel. */
 	if (guest_read_kernels(b->guest, b->root, err) < 0)
 		return -1;
-	count = b->guest->kernel_count;
-	jobs = mem_alloc(count * sizeof(*jobs));
-	for (size_t i = 0; i < count; i++)
-		jobs[i] = (struct job){.b = b, .kernel = &b->guest->kernels[i]};
-	if (put_root_type(b, err) < 0)
-		return -1;
-	if (run_jobs(b, jobs, count) > 0)
-		result = -1;
-	if (rootfs_remove(b->root, TYPE_HOOK, result < 0 ? &ignored : err) < 0)
-		result = -1;
-	for (size_t i = 0; i < count; i++) {
-		if (jobs[i].result < 0 && !err->message)
-			error_take(err, &jobs[i].err);
-		error_free(&jobs[i].err);
-	}
+	q.count = b->guest->kernel_count;
+	q.jobs = mem_alloc(q.count * sizeof(*q.jobs));
+	for (size_t i = 0; i < q.count; i++)
+		q.jobs[i] = (struct job){.b = b, .kernel = &b->guest->kernels[i]};
+	result = make_all(b, &q, err);
+	free(q.jobs);
 	return result;
 }
 

@@ -13,7 +13,7 @@ start_build() {
 	mkdir -p "$BATS_TEST_TMPDIR/work"
 	chmod 711 "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/work"
 	printf '#!/bin/sh\ntouch /started\nsleep 300\n' >"$BATS_TEST_TMPDIR/wait.sh"
-	"$GPUIMG" build --no-boot-test --exec=sandbox --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" \
+	"$GPUIMG" build --no-boot-test --no-cache --exec=sandbox --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" \
 		--run="$BATS_TEST_TMPDIR/wait.sh" "$image" >"$BATS_TEST_TMPDIR/out" 2>"$BATS_TEST_TMPDIR/err" </dev/null 3>&- &
 	pid=$!
 	for _ in $(seq 300); do
@@ -79,7 +79,7 @@ expect_clean() {
 
 @test "two builds of one name do not take each other's file" {
 	start_build
-	run_split "$GPUIMG" build --no-boot-test --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" "$image"
+	run_split "$GPUIMG" build --no-boot-test --no-cache --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" "$image"
 	expect_status 3
 	expect_in "$err" "another build is making '$BATS_TEST_TMPDIR/out.qcow2'"
 	run_split "$GPUIMG" build --plan -q --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" "$image"
@@ -92,7 +92,7 @@ expect_clean() {
 @test "--keep-work keeps the work directory, from later runs too" {
 	mkdir "$BATS_TEST_TMPDIR/work"
 	printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/fail.sh"
-	run_split "$GPUIMG" build --no-boot-test --exec=sandbox --keep-work --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" --run="$BATS_TEST_TMPDIR/fail.sh" "$image"
+	run_split "$GPUIMG" build --no-boot-test --no-cache --exec=sandbox --keep-work --work-dir="$BATS_TEST_TMPDIR/work" -o "$BATS_TEST_TMPDIR/out.qcow2" --run="$BATS_TEST_TMPDIR/fail.sh" "$image"
 	expect_status 1
 	run_split "$GPUIMG" build --plan -q --work-dir="$BATS_TEST_TMPDIR/work" "$image"
 	expect_status 0
@@ -122,7 +122,7 @@ expect_clean() {
 		done
 		dd if=/dev/zero of="$1/small/filler" bs=1M count=400 2>/dev/null) &
 		mkdir -p "$1/work"
-		"$2" build --no-boot-test --exec=sandbox --work-dir="$1/work" -o "$1/small/out.qcow2" --upload="$1/ballast:/opt/ballast" --run="$1/wait.sh" "$3"
+		"$2" build --no-boot-test --no-cache --exec=sandbox --work-dir="$1/work" -o "$1/small/out.qcow2" --upload="$1/ballast:/opt/ballast" --run="$1/wait.sh" "$3"
 		code=$?
 		wait
 		ls -A "$1/small"

@@ -15,7 +15,7 @@ altered() {
 kept() {
 	local name=$1 image=$2 code=0
 	shift 2
-	"$GPUIMG" build --no-boot-test -o "$OUT/$name.qcow2" "$@" "$image" >"$OUT/$name.out" 2>"$OUT/$name.err" </dev/null || code=$?
+	"$GPUIMG" build --no-boot-test --no-cache -o "$OUT/$name.qcow2" "$@" "$image" >"$OUT/$name.out" 2>"$OUT/$name.err" </dev/null || code=$?
 	echo "$code" >"$OUT/$name.code"
 }
 
@@ -102,7 +102,7 @@ setup_file() {
 failing() {
 	local image=$1
 	shift
-	run_split "$GPUIMG" build --no-boot-test --exec=sandbox --work-dir="$BATS_TEST_TMPDIR" -o "$BATS_TEST_TMPDIR/out.qcow2" "$@" "$image"
+	run_split "$GPUIMG" build --no-boot-test --no-cache --exec=sandbox --work-dir="$BATS_TEST_TMPDIR" -o "$BATS_TEST_TMPDIR/out.qcow2" "$@" "$image"
 	[ ! -e "$BATS_TEST_TMPDIR/out.qcow2" ]
 	[ ! -e "$BATS_TEST_TMPDIR/out.manifest.json" ]
 	[ -s "$BATS_TEST_TMPDIR/out.log" ]

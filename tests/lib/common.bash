@@ -75,7 +75,7 @@ base() {
 built() {
 	local path=$OUT/$1.qcow2 from=$2
 	shift 2
-	[ -e "$path" ] || "$GPUIMG" build --no-boot-test -o "$path" "$@" "$from" >"$path.out" 2>&1 || {
+	[ -e "$path" ] || "$GPUIMG" build --no-boot-test --no-cache -o "$path" "$@" "$from" >"$path.out" 2>&1 || {
 		cat "$path.out" >&2
 		return 1
 	}

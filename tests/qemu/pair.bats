@@ -17,7 +17,7 @@ setup_file() {
 run_boot() {
 	local name=$1 code=0
 	shift
-	"$GPUIMG" boot --json --console="$OUT/boot-$name.console" --expect=pci=nocrs --expect=pci=realloc "$@" "$image" \
+	"$GPUIMG" boot --no-cache --json --console="$OUT/boot-$name.console" --expect=pci=nocrs --expect=pci=realloc "$@" "$image" \
 		>"$OUT/boot-$name.json" 2>"$OUT/boot-$name.err" || code=$?
 	echo "$code" >"$OUT/boot-$name.code"
 }

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base.h"
+#include "cache.h"
+#include "data.h"
+#include "fetch.h"
+#include "pipeline.h"
+#include "proc.h"
+
+#define MAKE_BASE_TIMEOUT_MS (3600u * 1000)
+
+/* The maker's lines are its steps. */
+static void on_maker_line(void *opaque, const char *line)
+{
+	log_step_progress(opaque, -1, line);
+}
+
+/* No base given: the project's own small Debian, from the machine's own mirror. */
+static int make_base(struct build *b, struct error *err)
+{
+	CLEANUP_FREE char *script = data_make_base(b->data_dir);
+	CLEANUP_FREE char *cache = str_format("%s/bases", b->options->cache_dir);
+	CLEANUP_FREE char *path = str_format("%s/default-base.qcow2", b->options->cache_dir);
+	const char *const argv[] = {"bash", script, "--cache-dir", cache, "--output", path, NULL};
+	const struct proc_options options = {
+		.log = b->log,
+		.timeout_ms = MAKE_BASE_TIMEOUT_MS,
+		.on_line = on_maker_line,
+		.opaque = b->log,
+	};
+
+	if (proc_run(argv, &options, NULL, 0, err) < 0) {
+		error_prefix(err, "cannot make the default base");
+		return error_hint(err, "name a base image, or see 'gpuimg make-base --help'");
+	}
+	b->base_path = STEAL(path);
+	return 0;
+}
+
+static int fetch(struct build *b, struct error *err)
+{
+	const struct options *o = b->options;
+	CLEANUP_FREE char *cache = str_format("%s/downloads", o->cache_dir);
+	const struct fetch_options options = {
+		.url = o->base,
+		.sha256 = o->base_sha256,
+		.sums_url = o->base_sums,
+		.cache_dir = cache,
+		.log = b->log,
+	};
+	CLEANUP_FREE char *digest = NULL;
+
+	if (fetch_base(&options, &b->base_path, &digest, err) < 0)
+		return -1;
+	if (str_starts(digest, "sha256:"))
+		b->base_digest = str_copy(digest + strlen("sha256:"));
+	return 0;
+}
+
+int base_get(struct build *b, struct error *err)
+{
+	const char *base = b->options->base;
+	int result;
+
+	if (base && !fetch_is_url(base)) {
+		b->base_path = str_copy(base);
+		return 0;
+	}
+	result = base ? build_step(b, "fetch", "fetch the base", fetch, err)
+	              : build_step(b, "base", "make the default base, or take it from the cache",
+	                           make_base, err);
+	if (result < 0)
+		return -1;
+	b->base_hold_fd = cache_hold(b->base_path);
+	return 0;
+}
+
+static void *digest_thread(void *opaque)
+{
+	struct build *b = opaque;
+
+	cache_digest_file(b->cache, b->base_path, &b->base_digest, &b->digest_err);
+	return NULL;
+}
+
+/* The base's digest costs a read of the whole file: beside the work, not before it. */
+void base_start_digest(struct build *b)
+{
+	b->digest_running =
+		!b->base_digest && pthread_create(&b->digest_thread, NULL, digest_thread, b) == 0;
+}
+
+int base_wait_digest(struct build *b, struct error *err)
+{
+	if (b->digest_running)
+		pthread_join(b->digest_thread, NULL);
+	b->digest_running = false;
+	if (b->base_digest || !b->base_path)
+		return 0;
+	if (b->digest_err.message)
+		return error_take(err, &b->digest_err);
+	return cache_digest_file(b->cache, b->base_path, &b->base_digest, err);
+}

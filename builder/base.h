@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The base of a build: a file of the user's, one that is fetched, or the default one. */
+#ifndef GPUIMG_BASE_H
+#define GPUIMG_BASE_H
+
+#include "build.h"
+#include "error.h"
+
+/* Sets b->base_path; steps of the build where it takes time. */
+int base_get(struct build *b, struct error *err);
+/* Its SHA-256, computed in a thread (or remembered); base_wait_digest() sets b->base_digest. */
+void base_start_digest(struct build *b);
+int base_wait_digest(struct build *b, struct error *err);
+
+#endif

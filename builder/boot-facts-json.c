@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts as JSON and back: one table says how each field is called. */
+#include <stddef.h>
+#include <string.h>
+
+#include "boot.h"
+
+enum kind { TEXT, FACT, LIST, BOOLEAN, REAL, COUNT, FIRMWARE, WINDOW };
+
+struct field {
+	const char *name;
+	enum kind kind;
+	size_t offset;
+};
+
+#define FIELD(name, kind)                                                                          \
+	{                                                                                          \
+#name, kind, offsetof(struct boot_facts, name)                                     \
+	}
+
+static const struct field fields[] = {
+	FIELD(firmware, FIRMWARE),
+	FIELD(firmware_version, TEXT),
+	FIELD(window, WINDOW),
+	FIELD(accelerator, TEXT),
+	FIELD(early_only, BOOLEAN),
+	FIELD(seconds, REAL),
+	FIELD(ended, TEXT),
+	FIELD(kernel_started, FACT),
+	FIELD(userspace, FACT),
+	FIELD(booted, FACT),
+	FIELD(kernel, TEXT),
+	FIELD(cmdline, TEXT),
+	FIELD(window_dropped, FACT),
+	FIELD(bar_assigned, FACT),
+	FIELD(bar_address, TEXT),
+	FIELD(bar_message, TEXT),
+	FIELD(nouveau_exists, FACT),
+	FIELD(nouveau_loaded, FACT),
+	FIELD(nouveau_loadable_by_alias, FACT),
+	FIELD(nouveau_loadable_by_name, FACT),
+	FIELD(card_probed, FACT),
+	FIELD(card_reads, COUNT),
+	FIELD(disk_ok, FACT),
+	FIELD(nic_ok, FACT),
+	FIELD(serial_ok, FACT),
+	FIELD(failed_units, LIST),
+	FIELD(machine_id, TEXT),
+	FIELD(host_keys, LIST),
+	FIELD(unseen, LIST),
+};
+
+#define FIELDS (sizeof(fields) / sizeof(*fields))
+
+static const char *const fact_names[] = {"unseen", "no", "yes"};
+static const char *const firmware_names[] = {"bios", "uefi"};
+static const char *const window_names[] = {"unreachable", "reachable"};
+
+static json_t *list_json(const struct strv *v)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < v->count; i++)
+		json_array_append_new(list, json_string(v->items[i]));
+	return list;
+}
+
+static json_t *text_json(const char *text)
+{
+	return text ? json_string(text) : json_null();
+}
+
+static json_t *field_json(const struct field *f, const void *at)
+{
+	switch (f->kind) {
+	case TEXT:
+		return text_json(*(char *const *)at);
+	case FACT:
+		return json_string(fact_names[*(const enum fact *)at]);
+	case LIST:
+		return list_json(at);
+	case BOOLEAN:
+		return json_boolean(*(const bool *)at);
+	case REAL:
+		return json_real(*(const double *)at);
+	case COUNT:
+		return json_integer((json_int_t) * (const uint64_t *)at);
+	case FIRMWARE:
+		return json_string(firmware_names[*(const enum boot_firmware *)at]);
+	case WINDOW:
+		return json_string(window_names[*(const enum boot_window *)at]);
+	}
+	return json_null();
+}
+
+json_t *boot_facts_json(const struct boot_facts *facts)
+{
+	json_t *o = json_object();
+
+	for (size_t i = 0; i < FIELDS; i++)
+		json_object_set_new(o, fields[i].name,
+		                    field_json(&fields[i], (const char *)facts + fields[i].offset));
+	return o;
+}
+
+/* The index of a name; -1: it is none of them. */
+static int name_index(const json_t *value, const char *const *names, int count)
+{
+	const char *text = json_string_value(value);
+
+	for (int i = 0; text && i < count; i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	return -1;
+}
+
+static bool read_text(char **at, const json_t *value)
+{
+	if (json_is_string(value))
+		*at = str_copy(json_string_value(value));
+	return json_is_string(value) || json_is_null(value);
+}
+
+static bool read_list(struct strv *at, const json_t *value)
+{
+	for (size_t i = 0; i < json_array_size(value); i++) {
+		const char *item = json_string_value(json_array_get(value, i));
+
+		if (!item)
+			return false;
+		strv_add(at, item);
+	}
+	return json_is_array(value);
+}
+
+static bool read_field(const struct field *f, void *at, const json_t *value)
+{
+	int index;
+
+	switch (f->kind) {
+	case TEXT:
+		return read_text(at, value);
+	case FACT:
+		index = name_index(value, fact_names, 3);
+		*(enum fact *)at = index < 0 ? FACT_UNSEEN : (enum fact)index;
+		return index >= 0;
+	case LIST:
+		return read_list(at, value);
+	case BOOLEAN:
+		*(bool *)at = json_is_true(value);
+		return json_is_boolean(value);
+	case REAL:
+		*(double *)at = json_real_value(value);
+		return json_is_real(value);
+	case COUNT:
+		*(uint64_t *)at = (uint64_t)json_integer_value(value);
+		return json_is_integer(value);
+	case FIRMWARE:
+		index = name_index(value, firmware_names, 2);
+		*(enum boot_firmware *)at = index == 1 ? FIRMWARE_UEFI : FIRMWARE_BIOS;
+		return index >= 0;
+	case WINDOW:
+		index = name_index(value, window_names, 2);
+		*(enum boot_window *)at = index == 1 ? WINDOW_REACHABLE : WINDOW_UNREACHABLE;
+		return index >= 0;
+	}
+	return false;
+}
+
+int boot_facts_from_json(struct boot_facts *ret, const json_t *json, struct error *err)
+{
+	struct boot_facts facts = {0};
+
+	for (size_t i = 0; i < FIELDS; i++) {
+		if (read_field(&fields[i], (char *)&facts + fields[i].offset,
+		               json_object_get(json, fields[i].name)))
+			continue;
+		boot_facts_free(&facts);
+		return error_set(err, "the facts of a boot have no proper '%s'", fields[i].name);
+	}
+	*ret = facts;
+	return 0;
+}

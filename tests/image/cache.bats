@@ -1,0 +1,180 @@
+#!/usr/bin/env bats
+# What a rebuild takes from the cache, on a phony image: each input is changed once, and what depends on
+# it is made anew, and nothing else.
+load ../lib/common
+
+setup_file() {
+	need_root
+	export CACHE=$OUT/result-cache
+	rm -rf "$CACHE"
+	mkdir -p "$CACHE"
+	# The answer of the accelerator's probe, so that it is not asked for once more.
+	cp "${XDG_CACHE_HOME:-$HOME/.cache}/gpuimg/accel.json" "$CACHE/" 2>/dev/null || true
+	image=$(phony cached 6.1.0-phony 6.12.0-phony)
+	echo one >"$OUT/upload.txt"
+	printf '#!/bin/sh\necho one >/etc/by-script\n' >"$OUT/script.sh"
+	export image
+	make_it first
+}
+
+# make_it NAME OPTION...: a build by way of the cache, whose manifest stands under NAME.
+make_it() {
+	local name=$1
+	shift
+	"$GPUIMG" build -q --no-boot-test --exec=sandbox --cache-dir="$CACHE" -o "$OUT/cached-$name.qcow2" \
+		--upload="$OUT/upload.txt:/etc/by-upload" --run="$OUT/script.sh" "$@" "${FROM:-$image}"
+}
+
+# expect_made NAME image|initramfs|nothing: what the build had to make.
+expect_made() {
+	local manifest=$OUT/cached-$1.manifest.json got=image
+	[ "$(jq '.execution.initramfs_from_cache | length' "$manifest")" -eq 2 ] || got=initramfs
+	[ "$(jq .execution.image_from_cache "$manifest")" = false ] || got=nothing
+	[ "$got" = "$2" ] || {
+		echo "made: $got, want $2"
+		jq .execution "$manifest"
+		return 1
+	}
+}
+
+same_image() {
+	cmp "$OUT/cached-$1.qcow2" "$OUT/cached-$2.qcow2"
+}
+
+@test "the first build makes all, and leaves image and initramfs in the cache" {
+	expect_made first initramfs
+	run_split "$GPUIMG" cache ls --json --cache-dir="$CACHE"
+	expect_status 0
+	[ "$(jq '[.entries[] | select(.kind == "initramfs")] | length' <<<"$out")" -eq 2 ]
+	[ "$(jq '[.entries[] | select(.kind == "image")] | length' <<<"$out")" -eq 1 ]
+}
+
+@test "an unchanged build makes nothing, ends in 5 seconds and gives the same bytes" {
+	run_split make_it again
+	expect_status 0
+	expect_made again nothing
+	same_image first again
+	[ "$(jq -c .proof "$OUT/cached-first.manifest.json")" = "$(jq -c .proof "$OUT/cached-again.manifest.json")" ]
+	[ "$(jq -r .image.file "$OUT/cached-again.manifest.json")" = cached-again.qcow2 ]
+	awk -v s="$seconds" 'BEGIN { exit !(s < 5) }'
+}
+
+@test "--no-cache makes all, and the same bytes" {
+	make_it uncached --no-cache
+	expect_made uncached initramfs
+	[ "$(jq -r '.kernels[].initramfs_sha256' "$OUT/cached-first.manifest.json")" = "$(jq -r '.kernels[].initramfs_sha256' "$OUT/cached-uncached.manifest.json")" ]
+}
+
+@test "another kernel parameter: a new image with the old initramfs" {
+	make_it parameter --cmdline-add=quiet=1
+	expect_made parameter image
+	jq -e '.entries[] | select(.cmdline | contains("quiet=1"))' "$OUT/cached-parameter.manifest.json"
+}
+
+@test "another compression: a new image with the old initramfs" {
+	make_it compression --compression=zstd
+	expect_made compression image
+}
+
+@test "a full pass over all clusters: a new image with the old initramfs" {
+	make_it compact --compact
+	expect_made compact image
+}
+
+@test "another blocked module: new initramfs" {
+	make_it block --block=fancy_nv
+	expect_made block initramfs
+}
+
+@test "another content of an uploaded file: new initramfs" {
+	echo two >"$OUT/upload.txt"
+	make_it upload
+	expect_made upload initramfs
+	echo one >"$OUT/upload.txt"
+	make_it upload-back
+	expect_made upload-back nothing
+}
+
+@test "another script with another effect: new initramfs" {
+	printf '#!/bin/sh\necho two >/etc/by-script\n' >"$OUT/script.sh"
+	make_it script
+	expect_made script initramfs
+}
+
+@test "another script with the same effect: a new image with the old initramfs" {
+	printf '#!/bin/sh\n# in other words\necho one >/etc/by-script\n' >"$OUT/script.sh"
+	make_it reworded
+	expect_made reworded image
+	printf '#!/bin/sh\necho one >/etc/by-script\n' >"$OUT/script.sh"
+}
+
+@test "another base: new initramfs" {
+	cat >"$BATS_TEST_TMPDIR/other.sh" <<-'END'
+		echo other >"$1/etc/other"
+	END
+	FROM=$(PHONY_CUSTOMIZE=$BATS_TEST_TMPDIR/other.sh phony cached-other 6.1.0-phony 6.12.0-phony)
+	FROM=$FROM make_it base
+	expect_made base initramfs
+}
+
+@test "another SOURCE_DATE_EPOCH: new initramfs" {
+	SOURCE_DATE_EPOCH=1700000000 make_it epoch
+	expect_made epoch initramfs
+}
+
+@test "another profile: what it changes is made anew" {
+	data=$BATS_TEST_TMPDIR/data
+	mkdir -p "$data/sandbox"
+	cp -r "$REPO"/boot "$REPO"/profiles "$REPO"/cloud-init "$data/"
+	cp "$REPO"/builder/sandbox/*.sh "$data/sandbox/"
+	sed 's/, seal\]/]/' "$REPO/profiles/gpu-base.yaml" >"$data/profiles/unsealed.yaml"
+	run ! grep -q 'seal\]' "$data/profiles/unsealed.yaml"
+	run_split make_it profile --data-dir="$data" --profile=unsealed
+	expect_status 0
+	expect_made profile image
+}
+
+@test "a script with a network: its result is not taken from the cache" {
+	make_it network --network
+	expect_made network image
+	make_it network-again --network
+	expect_made network-again image
+}
+
+@test "a damaged image in the cache is noticed, told and made anew" {
+	entry=$(grep -l "$(jq -r .image.sha256 "$OUT/cached-first.manifest.json")" "$CACHE"/results/image/*.json)
+	data=${entry%.json}.data
+	cp "$data" "$BATS_TEST_TMPDIR/copy"
+	printf 'X' | dd of="$BATS_TEST_TMPDIR/copy" bs=1 seek=100000 conv=notrunc status=none
+	mv "$BATS_TEST_TMPDIR/copy" "$data"
+	run_split make_it damaged
+	expect_status 0
+	expect_in "$(cat "$OUT/cached-damaged.log")" "$(basename "$data" .data)"
+	expect_made damaged image
+	make_it mended
+	expect_made mended nothing
+}
+
+@test "an artifact that its owner changes damages no later build" {
+	make_it owned --cmdline-add=owned=1
+	printf 'X' | dd of="$OUT/cached-owned.qcow2" bs=1 seek=100000 conv=notrunc status=none
+	make_it owned-again --cmdline-add=owned=1
+	[ "$(sha256sum <"$OUT/cached-owned-again.qcow2" | cut -d' ' -f1)" = "$(jq -r .image.sha256 "$OUT/cached-owned-again.manifest.json")" ]
+	qemu-img check -q "$OUT/cached-owned-again.qcow2"
+}
+
+@test "two builds at once of the same inputs both end well, with the same bytes" {
+	make_it both-1 --block=fancy_both &
+	first=$!
+	make_it both-2 --block=fancy_both
+	wait "$first"
+	same_image both-1 both-2
+}
+
+@test "a cache that cannot be written costs a warning, not the build" {
+	chattr +i "$CACHE"/results/* 2>/dev/null || skip "this file system has no immutable flag"
+	run_split make_it readonly --block=fancy_ro
+	chattr -i "$CACHE"/results/*
+	expect_status 0
+	expect_made readonly initramfs
+}
