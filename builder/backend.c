@@ -262,13 +262,36 @@ static int mount_for_writing(struct build *b, struct extfs_writer *w, struct err
 	return 0;
 }
 
-static int write_changes(struct extfs_writer *w, const struct tree *tree,
-                         const struct strv *changed, const struct strv *removed, struct error *err)
+/* With SOURCE_DATE_EPOCH in the environment nothing in the image is newer than that. */
+struct clamp {
+	struct tree_sink sink;
+	struct tree_sink *to;
+	int64_t epoch;
+};
+
+static int put_clamped(struct tree_sink *sink, const struct tree_node *node, struct error *err)
 {
+	const struct clamp *c = (const struct clamp *)sink;
+	struct tree_node copy = *node;
+
+	if (copy.mtime_s >= c->epoch) {
+		copy.mtime_s = c->epoch;
+		copy.mtime_ns = 0;
+	}
+	return c->to->put(c->to, &copy, err);
+}
+
+static int write_changes(const struct build *b, struct extfs_writer *w, const struct strv *changed,
+                         const struct strv *removed, struct error *err)
+{
+	struct clamp clamp = {.sink = {.put = put_clamped},
+	                      .to = extfs_writer_sink(w),
+	                      .epoch = b->source_date_epoch};
+
 	for (size_t i = 0; i < removed->count; i++)
 		if (extfs_writer_remove(w, removed->items[i], err) < 0)
 			return -1;
-	if (tree_send(tree, changed, extfs_writer_sink(w), err) < 0 ||
+	if (tree_send(b->tree, changed, b->clamp_times ? &clamp.sink : clamp.to, err) < 0 ||
 	    extfs_writer_trim(w, err) < 0)
 		return -1;
 	return extfs_writer_finish(w, err);
@@ -287,7 +310,7 @@ static int commit_in_user_space(struct build *b, const struct strv *changed,
 	result = mount_for_writing(b, w, err);
 	if (result != 0)
 		return result;
-	if (write_changes(w, b->tree, changed, removed, err) < 0)
+	if (write_changes(b, w, changed, removed, err) < 0)
 		return -1;
 	extfs_writer_free(STEAL(w));
 	return disk_finish(disk, err);

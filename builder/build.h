@@ -70,6 +70,7 @@ struct build {
 	struct strv params;     /* parameters that every entry must hold */
 	char *dropin_path;      /* of the GRUB drop-in in the image */
 	char *dropin_text;
+	bool clamp_times;                    /* the environment gave source_date_epoch */
 	int64_t source_date_epoch;           /* for generators that can make the same bytes twice */
 	struct guest_kernel *kernels_before; /* the base's, as they were found */
 	size_t kernels_before_count;

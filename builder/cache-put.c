@@ -175,7 +175,7 @@ static int put(struct cache *cache, struct cache_key *key, const char *from, con
 	CLEANUP_DRAFT struct draft d = {.kind_fd = -1, .data_fd = -1, .json_fd = -1};
 	CLEANUP_FREE char *hex = NULL;
 	CLEANUP_CLOSE int from_fd = -1;
-	uint64_t bytes;
+	uint64_t bytes = 0;
 
 	if (key->unusable)
 		return error_set(err, "%s", key->unusable);

@@ -153,6 +153,7 @@ static void choose_epoch(struct build *b)
 
 	if (given && str_parse_uint(given, INT64_MAX, &value) == 0) {
 		b->source_date_epoch = (int64_t)value;
+		b->clamp_times = true;
 		return;
 	}
 	for (size_t i = 0; i < b->guest->kernel_count; i++) {

@@ -68,6 +68,7 @@ static int add_inputs(struct cache_key *key, const struct build *b, struct error
 	cache_key_add(key, "base_format", image_format_name(b->base_info.format));
 	cache_key_add(key, "backend", b->sandbox ? "sandbox" : "appliance");
 	cache_key_add_int(key, "source_date_epoch", b->source_date_epoch);
+	cache_key_add_int(key, "clamp_times", b->clamp_times);
 	cache_key_add_list(key, "stages", &o->stages);
 	cache_key_add_list(key, "cmdline_add", &o->cmdline.add);
 	cache_key_add_list(key, "cmdline_remove", &o->cmdline.remove);

@@ -112,8 +112,7 @@ int rootfs_copy_in(struct rootfs *r, const char *path, int fd, uint32_t mode, st
 {
 	CLEANUP_FREE char *real = NULL;
 
-	return prepare_file(r, path, &real, err) < 0 ? -1
-	                                             : r->ops->copy_in(r, real, fd, mode, err);
+	return prepare_file(r, path, &real, err) < 0 ? -1 : r->ops->copy_in(r, real, fd, mode, err);
 }
 
 int rootfs_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err)
