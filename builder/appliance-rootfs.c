@@ -47,6 +47,7 @@ static int root_lstat(struct rootfs *r, const char *path, struct rootfs_stat *re
 		.gid = (uint32_t)st->st_gid,
 		.size_bytes = (uint64_t)st->st_size,
 		.mtime_s = st->st_mtime_sec,
+		.mtime_ns = (uint32_t)st->st_mtime_nsec,
 		.inode = (uint64_t)st->st_ino,
 		.device = (uint64_t)st->st_dev,
 	};

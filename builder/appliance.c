@@ -298,3 +298,18 @@ int appliance_finish(struct appliance *a, struct error *err)
 		return appliance_error(err, a, "cannot flush the image");
 	return 0;
 }
+
+char *appliance_version(void)
+{
+	guestfs_h *g = guestfs_create_flags(GUESTFS_CREATE_NO_CLOSE_ON_EXIT);
+	struct guestfs_version *v = g ? guestfs_version(g) : NULL;
+	char *text = v ? str_format("%lld.%lld.%lld%s", (long long)v->major, (long long)v->minor,
+	                            (long long)v->release, v->extra)
+	               : NULL;
+
+	if (v)
+		guestfs_free_version(v);
+	if (g)
+		guestfs_close(g);
+	return text;
+}

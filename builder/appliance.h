@@ -31,6 +31,8 @@ struct appliance_options {
 	struct log *log;
 };
 
+/* Of libguestfs, "1.48.6"; owned by the caller; NULL: it does not say. */
+char *appliance_version(void);
 int appliance_start(struct appliance **ret, const struct appliance_options *options,
                     struct error *err);
 /* Waits until it is up; safe to call again. */

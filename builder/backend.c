@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +177,7 @@ static int send_changes(struct build *b, const struct strv *changed, struct erro
 	pthread_t thread;
 	int fds[2], result;
 
-	if (pipe(fds) < 0)
+	if (pipe2(fds, O_CLOEXEC) < 0)
 		return error_errno(err, errno, "cannot make a pipe");
 	job.fd = fds[1];
 	if (pthread_create(&thread, NULL, tar_thread, &job) != 0) {
@@ -187,7 +188,9 @@ static int send_changes(struct build *b, const struct strv *changed, struct erro
 	result = appliance_tar_in(b->appliance, fds[0], err);
 	close(fds[0]); /* a writer that still runs gets EPIPE */
 	pthread_join(thread, NULL);
-	if (job.result < 0 && result == 0)
+	/* A tar that we cut off is told by our reason, not by what tar makes of it; but that the
+	 * pipe broke was tar's doing. */
+	if (job.result < 0 && (result == 0 || !strstr(job.err.message, strerror(EPIPE))))
 		result = error_take(err, &job.err);
 	error_free(&job.err);
 	return result;
@@ -262,36 +265,13 @@ static int mount_for_writing(struct build *b, struct extfs_writer *w, struct err
 	return 0;
 }
 
-/* With SOURCE_DATE_EPOCH in the environment nothing in the image is newer than that. */
-struct clamp {
-	struct tree_sink sink;
-	struct tree_sink *to;
-	int64_t epoch;
-};
-
-static int put_clamped(struct tree_sink *sink, const struct tree_node *node, struct error *err)
-{
-	const struct clamp *c = (const struct clamp *)sink;
-	struct tree_node copy = *node;
-
-	if (copy.mtime_s >= c->epoch) {
-		copy.mtime_s = c->epoch;
-		copy.mtime_ns = 0;
-	}
-	return c->to->put(c->to, &copy, err);
-}
-
 static int write_changes(const struct build *b, struct extfs_writer *w, const struct strv *changed,
                          const struct strv *removed, struct error *err)
 {
-	struct clamp clamp = {.sink = {.put = put_clamped},
-	                      .to = extfs_writer_sink(w),
-	                      .epoch = b->source_date_epoch};
-
 	for (size_t i = 0; i < removed->count; i++)
 		if (extfs_writer_remove(w, removed->items[i], err) < 0)
 			return -1;
-	if (tree_send(b->tree, changed, b->clamp_times ? &clamp.sink : clamp.to, err) < 0 ||
+	if (tree_send(b->tree, changed, extfs_writer_sink(w), err) < 0 ||
 	    extfs_writer_trim(w, err) < 0)
 		return -1;
 	return extfs_writer_finish(w, err);
@@ -346,6 +326,8 @@ static int sandbox_commit(struct build *b, struct error *err)
 		return -1;
 	spare_mounts(b, &changed, &removed);
 	log_detail(b->log, "%zu files changed, %zu removed", changed.count, removed.count);
+	if (b->clamp_times)
+		tree_clamp_times(b->tree, b->source_date_epoch);
 	result = commit_in_user_space(b, &changed, &removed, err);
 	if (result == 1)
 		result = commit_by_appliance(b, &changed, &removed, err);

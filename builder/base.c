@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base.h"
 #include "cache.h"
@@ -58,7 +59,7 @@ static int fetch(struct build *b, struct error *err)
 	return 0;
 }
 
-int base_get(struct build *b, struct error *err)
+static int get(struct build *b, struct error *err)
 {
 	const char *base = b->options->base;
 	int result;
@@ -76,11 +77,39 @@ int base_get(struct build *b, struct error *err)
 	return 0;
 }
 
+int base_get(struct build *b, struct error *err)
+{
+	if (get(b, err) < 0)
+		return -1;
+	/* What cannot be looked at is refused by the preflight, in its words. */
+	if (stat(b->base_path, &b->base_stat) < 0)
+		b->base_stat = (struct stat){0};
+	return 0;
+}
+
+int base_check_same(const struct build *b, struct error *err)
+{
+	const struct stat *then = &b->base_stat;
+	struct stat now;
+
+	if (stat(b->base_path, &now) == 0 && now.st_dev == then->st_dev &&
+	    now.st_ino == then->st_ino && now.st_size == then->st_size &&
+	    now.st_mtim.tv_sec == then->st_mtim.tv_sec &&
+	    now.st_mtim.tv_nsec == then->st_mtim.tv_nsec &&
+	    now.st_ctim.tv_sec == then->st_ctim.tv_sec &&
+	    now.st_ctim.tv_nsec == then->st_ctim.tv_nsec)
+		return 0;
+	error_set(err, "base '%s': the file was changed or replaced while the build ran",
+	          b->base_path);
+	error_hint(err, "build again, from a copy that nobody else writes");
+	return error_code(err, EXIT_INPUT);
+}
+
 static void *digest_thread(void *opaque)
 {
 	struct build *b = opaque;
 
-	cache_digest_file(b->cache, b->base_path, &b->base_digest, &b->digest_err);
+	cache_digest_file(b->cache, b->base_path, &b->digest_stop, &b->base_digest, &b->digest_err);
 	return NULL;
 }
 
@@ -100,5 +129,5 @@ int base_wait_digest(struct build *b, struct error *err)
 		return 0;
 	if (b->digest_err.message)
 		return error_take(err, &b->digest_err);
-	return cache_digest_file(b->cache, b->base_path, &b->base_digest, err);
+	return cache_digest_file(b->cache, b->base_path, NULL, &b->base_digest, err);
 }

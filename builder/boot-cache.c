@@ -23,8 +23,8 @@ static int add_firmware(struct cache_key *key, struct cache *cache, struct error
 	CLEANUP_FREE char *vars_digest = NULL;
 
 	if (boot_recipe_firmware(&code, &vars, err) < 0 ||
-	    cache_digest_file(cache, code, &code_digest, err) < 0 ||
-	    cache_digest_file(cache, vars, &vars_digest, err) < 0)
+	    cache_digest_file(cache, code, NULL, &code_digest, err) < 0 ||
+	    cache_digest_file(cache, vars, NULL, &vars_digest, err) < 0)
 		return -1;
 	cache_key_add(key, "firmware_code", code_digest);
 	cache_key_add(key, "firmware_vars", vars_digest);

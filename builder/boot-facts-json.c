@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "boot.h"
+#include "json-text.h"
 
 enum kind { TEXT, FACT, LIST, BOOLEAN, REAL, COUNT, FIRMWARE, WINDOW };
 
@@ -56,29 +57,15 @@ static const char *const fact_names[] = {"unseen", "no", "yes"};
 static const char *const firmware_names[] = {"bios", "uefi"};
 static const char *const window_names[] = {"unreachable", "reachable"};
 
-static json_t *list_json(const struct strv *v)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < v->count; i++)
-		json_array_append_new(list, json_string(v->items[i]));
-	return list;
-}
-
-static json_t *text_json(const char *text)
-{
-	return text ? json_string(text) : json_null();
-}
-
 static json_t *field_json(const struct field *f, const void *at)
 {
 	switch (f->kind) {
 	case TEXT:
-		return text_json(*(char *const *)at);
+		return json_text(*(char *const *)at);
 	case FACT:
 		return json_string(fact_names[*(const enum fact *)at]);
 	case LIST:
-		return list_json(at);
+		return json_text_list(at);
 	case BOOLEAN:
 		return json_boolean(*(const bool *)at);
 	case REAL:

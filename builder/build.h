@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
 
 #include "accel.h"
 #include "appliance.h"
@@ -30,10 +32,12 @@ struct build {
 	char *data_dir;
 	char *work_dir; /* our own, removed at the end */
 	char *base_path;
-	int base_hold_fd;  /* keeps 'cache prune' away from it; -1 for a file of the user's */
-	char *base_digest; /* set by build_wait_digest() */
+	int base_hold_fd;      /* keeps 'cache prune' away from it; -1 for a file of the user's */
+	char *base_digest;     /* set by build_wait_digest() */
+	struct stat base_stat; /* see base_check_same() */
 	pthread_t digest_thread;
 	bool digest_running;
+	atomic_bool digest_stop;
 	struct error digest_err;
 	struct cache *cache;
 	struct reuse *reuse;          /* reuse.h's own, while initramfs are made */

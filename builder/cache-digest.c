@@ -118,7 +118,8 @@ static char *recall(const struct cache *cache, const char *id)
 	return found;
 }
 
-int cache_digest_file(struct cache *cache, const char *path, char **ret_hex, struct error *err)
+int cache_digest_file(struct cache *cache, const char *path, const atomic_bool *stop,
+                      char **ret_hex, struct error *err)
 {
 	CLEANUP_ERROR struct error why = ERROR_INIT;
 	CLEANUP_FREE char *before = NULL;
@@ -128,7 +129,7 @@ int cache_digest_file(struct cache *cache, const char *path, char **ret_hex, str
 	bool settled;
 
 	if (cache->fd < 0 || stat(path, &st) < 0 || !S_ISREG(st.st_mode))
-		return digest_file(path, "SHA256", ret_hex, err);
+		return digest_file_until(path, "SHA256", stop, ret_hex, err);
 	before = identity(&st);
 	settled = is_settled(&st);
 	hex = settled ? recall(cache, before) : NULL;
@@ -137,7 +138,7 @@ int cache_digest_file(struct cache *cache, const char *path, char **ret_hex, str
 		*ret_hex = STEAL(hex);
 		return 0;
 	}
-	if (digest_file(path, "SHA256", &hex, err) < 0)
+	if (digest_file_until(path, "SHA256", stop, &hex, err) < 0)
 		return -1;
 	after = stat(path, &st) == 0 ? identity(&st) : NULL;
 	if (settled && str_equal(before, after) && remember(cache, before, hex, &why) < 0)

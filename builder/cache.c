@@ -179,7 +179,7 @@ static void remove_damaged(const struct cache *cache, struct cache_key *key, con
 /* 1, 0: the entry is no good, -1: 'to' cannot be written. */
 static int copy_out(struct entry *e, const char *to, struct error *bad, struct error *err)
 {
-	CLEANUP_CLOSE int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	CLEANUP_CLOSE int fd = open(to, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	CLEANUP_FREE char *hex = NULL;
 	CLEANUP_ERROR struct error why = ERROR_INIT;
 	enum cache_copied copied;

@@ -11,6 +11,7 @@
 #define GPUIMG_CACHE_H
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -69,8 +70,10 @@ void cache_put_linked(struct cache *cache, struct cache_key *key, const char *fr
                       const char *sha256, json_t *meta);
 
 /* SHA-256 of a file, remembered by device, inode, size, mtime and ctime, in DIR/digests.json or the
- * like; a file that was changed less than 2 s ago is read and not remembered. */
-int cache_digest_file(struct cache *cache, const char *path, char **ret_hex, struct error *err);
+ * like; a file that was changed less than 2 s ago is read and not remembered. Given up when
+ * another thread sets 'stop' (may be NULL). */
+int cache_digest_file(struct cache *cache, const char *path, const atomic_bool *stop,
+                      char **ret_hex, struct error *err);
 
 /* Keeps 'gpuimg cache prune --all' from removing this file, until the descriptor that it returns
  * is closed. -1: it cannot be locked, which harms only if somebody prunes now. */

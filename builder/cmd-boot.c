@@ -77,7 +77,7 @@ static int remember_control(struct smoke *s, struct cache **cache, char **digest
 	if (!o->control || !o->cache)
 		return 0;
 	if (cache_open(cache, o->cache_dir, o->cache_bytes, false, s->log, err) < 0 ||
-	    cache_digest_file(*cache, o->control, digest, err) < 0)
+	    cache_digest_file(*cache, o->control, NULL, digest, err) < 0)
 		return -1;
 	s->cache = *cache;
 	s->control_sha256 = *digest;
@@ -162,10 +162,12 @@ static void cleanup(void *opaque, int exit_code)
 {
 	const struct job *job = opaque;
 
-	if (job->options->keep_work && exit_code != EXIT_OK)
+	if (job->options->keep_work && exit_code != EXIT_OK) {
+		workdir_keep(job->work_dir);
 		fprintf(stderr, "gpuimg: the work directory is kept: '%s'\n", job->work_dir);
-	else
+	} else {
 		workdir_remove(job->work_dir);
+	}
 }
 
 enum exit_code command_boot(const struct options *o, struct error *err)

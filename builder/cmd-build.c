@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,15 +19,17 @@
 #include "plan.h"
 #include "reuse.h"
 #include "smoke.h"
+#include "sums-file.h"
 #include "supervise.h"
 #include "workdir.h"
 
 /* The last resort; every step has deadlines of its own. */
 #define BUILD_TIMEOUT_S (6u * 3600)
+#define FILES_WANTED    16384
 
 /* Names of what a build leaves, all derived from the artifact's. */
 struct names {
-	char *artifact, *partial, *manifest, *log, *console, *lock, *dir;
+	char *artifact, *partial, *manifest, *log, *console, *lock, *sums, *dir;
 };
 
 struct job {
@@ -37,19 +40,28 @@ struct job {
 	int name_lock_fd; /* held for the whole build; -1 for a plan */
 };
 
+static const char *file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 static void names_make(struct names *n, const char *output)
 {
 	CLEANUP_FREE char *stem = str_copy(output);
 	CLEANUP_FREE char *copy = str_copy(output);
-	const char *base = strrchr(output, '/');
+	const char *base = file_name(output);
 
-	base = base ? base + 1 : output;
 	if (str_ends(stem, ".qcow2"))
 		stem[strlen(stem) - strlen(".qcow2")] = '\0';
 	n->artifact = str_copy(output);
 	n->dir = str_copy(dirname(copy));
 	n->partial = str_format("%s/.%s.partial", n->dir, base);
-	n->lock = str_format("%s/.%s.lock", n->dir, base);
+	/* "st" and "st.qcow2" share manifest and log. SHA256SUMS has a ".lock", so this is another.
+	 */
+	n->lock = str_format("%s/.%s.build.lock", n->dir, file_name(stem));
+	n->sums = str_format("%s/%s", n->dir, SUMS_FILE_NAME);
 	n->manifest = str_format("%s.manifest.json", stem);
 	n->log = str_format("%s.log", stem);
 	n->console = str_format("%s.console", stem);
@@ -63,6 +75,7 @@ static void names_free(struct names *n)
 	free(n->log);
 	free(n->console);
 	free(n->lock);
+	free(n->sums);
 	free(n->dir);
 }
 
@@ -74,13 +87,6 @@ static void print_json(json_t *value)
 	json_decref(value);
 }
 
-static const char *file_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 /* The lines of image and manifest in SHA256SUMS; digests NULL: they go. */
 static int update_sums(const struct names *n, const struct strv *digests, struct error *err)
 {
@@ -88,7 +94,7 @@ static int update_sums(const struct names *n, const struct strv *digests, struct
 
 	strv_add(&names, file_name(n->artifact));
 	strv_add(&names, file_name(n->manifest));
-	return manifest_update_sums(n->dir, &names, digests, err);
+	return sums_file_update(n->dir, &names, digests, SUMS_FILE_WAIT_MS, err);
 }
 
 /*
@@ -153,10 +159,13 @@ static int remove_old(const struct names *n, struct error *err)
 {
 	const char *const paths[] = {n->partial, n->artifact, n->manifest};
 
+	/* First, because it may be refused: then the older image is still there. */
+	if (update_sums(n, NULL, err) < 0)
+		return -1;
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
 		if (unlink(paths[i]) < 0 && errno != ENOENT)
 			return error_errno(err, errno, "cannot replace '%s'", paths[i]);
-	return update_sums(n, NULL, err);
+	return 0;
 }
 
 static bool is_same_file(const char *a, const char *b)
@@ -167,24 +176,62 @@ static bool is_same_file(const char *a, const char *b)
 	       first.st_ino == second.st_ino;
 }
 
-/* Nothing that goes in may be what a build replaces: the base, an upload, a script. */
-static int check_inputs(const struct options *o, const struct names *n, struct error *err)
+/* All that a build writes, or removes, under names of its own. */
+static struct strv outputs_of(const struct names *n)
 {
-	const char *const outputs[] = {n->artifact, n->partial, n->manifest, n->log};
-	CLEANUP_STRV struct strv inputs = {0};
+	static const char *const consoles[] = {"bios.image", "bios.base", "uefi.image",
+	                                       "uefi.base"};
+	const char *const fixed[] = {n->artifact, n->partial, n->manifest,
+	                             n->log,      n->lock,    n->sums};
+	struct strv outputs = {0};
+
+	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		strv_add(&outputs, fixed[i]);
+	for (size_t i = 0; i < sizeof(consoles) / sizeof(consoles[0]); i++) {
+		strv_addf(&outputs, "%s.%s.log", n->console, consoles[i]);
+		strv_addf(&outputs, "%s.%s.log.stalled", n->console, consoles[i]);
+	}
+	return outputs;
+}
+
+static struct strv inputs_of(const struct options *o)
+{
+	struct strv inputs = {0};
 
 	if (o->base)
 		strv_add(&inputs, o->base);
 	strv_add_all(&inputs, &o->run);
 	for (size_t i = 0; i < o->upload.count; i++)
 		strv_take(&inputs, mem_copy(o->upload.items[i], strcspn(o->upload.items[i], ":")));
+	return inputs;
+}
+
+/* A name that SHA256SUMS can tell in a line of its own, and is not. */
+static int check_output(const struct names *n, struct error *err)
+{
+	if (!str_equal(file_name(n->artifact), SUMS_FILE_NAME) && !strpbrk(n->artifact, "\r\n"))
+		return 0;
+	error_set(err, "an image cannot be called '%s'", n->artifact);
+	error_hint(err, "its name goes into a line of %s: give another one with --output",
+	           SUMS_FILE_NAME);
+	return error_code(err, EXIT_USAGE);
+}
+
+/* Nothing that goes in may be what a build replaces: the base, an upload, a script. */
+static int check_inputs(const struct options *o, const struct names *n, struct error *err)
+{
+	CLEANUP_STRV struct strv outputs = outputs_of(n);
+	CLEANUP_STRV struct strv inputs = inputs_of(o);
+
+	if (check_output(n, err) < 0)
+		return -1;
 	for (size_t i = 0; i < inputs.count; i++) {
-		for (size_t j = 0; j < sizeof(outputs) / sizeof(outputs[0]); j++) {
-			if (!is_same_file(inputs.items[i], outputs[j]))
+		for (size_t j = 0; j < outputs.count; j++) {
+			if (!is_same_file(inputs.items[i], outputs.items[j]))
 				continue;
 			error_set(err,
 			          "'%s' goes in, and the build would replace it: it is '%s' too",
-			          inputs.items[i], outputs[j]);
+			          inputs.items[i], outputs.items[j]);
 			error_hint(err, "give the artifact another name with --output");
 			return error_code(err, EXIT_USAGE);
 		}
@@ -207,7 +254,8 @@ static int lock_names(struct job *job, struct error *err)
 	    fstat(job->name_lock_fd, &locked) == 0 && stat(job->names.lock, &named) == 0 &&
 	    locked.st_ino == named.st_ino && locked.st_dev == named.st_dev)
 		return 0;
-	error_set(err, "another build is making '%s'", job->names.artifact);
+	error_set(err, "another build is making '%s', or an image with the same manifest",
+	          job->names.artifact);
 	error_hint(err, "wait for it, or give this one another name with --output");
 	return error_code(err, EXIT_HOST);
 }
@@ -247,6 +295,17 @@ static int run(struct build *b, const struct job *job, struct error *err)
 	return b->options->json ? print_result(n, err) : 0;
 }
 
+/* Every program of the guest that waits for a file's content holds one descriptor of ours. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= FILES_WANTED)
+		return;
+	limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int work(void *opaque)
 {
 	const struct job *job = opaque;
@@ -261,6 +320,7 @@ static int work(void *opaque)
 	};
 	int result = -1;
 
+	raise_file_limit();
 	/* libguestfs, QEMU and the rest put their temporary files where ours are. */
 	setenv("TMPDIR", job->work_dir, 1);
 	if (log_open(&b.log, job->options->plan ? NULL : job->names.log, job->options->level,
@@ -285,6 +345,7 @@ static void remove_unfinished(const struct job *job)
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
 
 	unlink(job->names.partial);
+	whole_file_sweep(job->names.manifest);
 	if (access(job->names.artifact, F_OK) == 0)
 		return;
 	unlink(job->names.manifest);

@@ -68,13 +68,16 @@ static int open_regular(const char *path, int *ret, struct error *err)
 	return 0;
 }
 
-static int digest_all(EVP_MD_CTX *context, int fd, const char *path, struct error *err)
+static int digest_all(EVP_MD_CTX *context, int fd, const char *path, const atomic_bool *stop,
+                      struct error *err)
 {
 	CLEANUP_FREE unsigned char *piece = mem_alloc(PIECE_BYTES);
 
 	for (;;) {
 		ssize_t n = read(fd, piece, PIECE_BYTES);
 
+		if (stop && atomic_load(stop))
+			return error_set(err, "the digest of '%s' is needed no more", path);
 		if (n == 0)
 			return 0;
 		if (n < 0 && errno == EINTR)
@@ -86,8 +89,8 @@ static int digest_all(EVP_MD_CTX *context, int fd, const char *path, struct erro
 	}
 }
 
-static int digest_open(int fd, const char *path, const char *algorithm, char **ret_hex,
-                       struct error *err)
+static int digest_open(int fd, const char *path, const char *algorithm, const atomic_bool *stop,
+                       char **ret_hex, struct error *err)
 {
 	CLEANUP_DIGEST_CONTEXT EVP_MD_CTX *context = EVP_MD_CTX_new();
 	const EVP_MD *type = find_algorithm(algorithm);
@@ -101,7 +104,7 @@ static int digest_open(int fd, const char *path, const char *algorithm, char **r
 		error_code(err, EXIT_HOST);
 		return error_set(err, "cannot digest '%s': libcrypto refuses %s", path, algorithm);
 	}
-	if (digest_all(context, fd, path, err) < 0)
+	if (digest_all(context, fd, path, stop, err) < 0)
 		return -1;
 	if (EVP_DigestFinal_ex(context, digest, &length) != 1)
 		return error_set(err, "cannot digest '%s': libcrypto failed", path);
@@ -109,15 +112,22 @@ static int digest_open(int fd, const char *path, const char *algorithm, char **r
 	return 0;
 }
 
-int digest_file(const char *path, const char *algorithm, char **ret_hex, struct error *err)
+int digest_file_until(const char *path, const char *algorithm, const atomic_bool *stop,
+                      char **ret_hex, struct error *err)
 {
 	CLEANUP_CLOSE int fd = -1;
 
-	return open_regular(path, &fd, err) < 0 ? -1
-	                                        : digest_open(fd, path, algorithm, ret_hex, err);
+	if (open_regular(path, &fd, err) < 0)
+		return -1;
+	return digest_open(fd, path, algorithm, stop, ret_hex, err);
+}
+
+int digest_file(const char *path, const char *algorithm, char **ret_hex, struct error *err)
+{
+	return digest_file_until(path, algorithm, NULL, ret_hex, err);
 }
 
 int digest_fd(int fd, const char *name, char **ret_hex, struct error *err)
 {
-	return digest_open(fd, name, "SHA256", ret_hex, err);
+	return digest_open(fd, name, "SHA256", NULL, ret_hex, err);
 }

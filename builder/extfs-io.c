@@ -15,12 +15,11 @@
 #include "extfs-io.h"
 #include "str.h"
 
-#define READER_CHUNK_BYTES ((uint64_t)128 << 10)
-#define READER_CHUNKS      128
-#define WRITER_CHUNK_BYTES ((uint64_t)128 << 10)
-#define WRITER_CHUNKS      192
-#define SEGMENT_BYTES      ((uint64_t)64 << 10)
-#define DIRECT_BYTES       ((uint64_t)1 << 20)
+#define CHUNK_BYTES   ((uint64_t)128 << 10)
+#define READER_CHUNKS 128
+#define WRITER_CHUNKS 192
+#define SEGMENT_BYTES ((uint64_t)64 << 10)
+#define DIRECT_BYTES  ((uint64_t)1 << 20)
 
 struct chunk {
 	char *data; /* NULL: never used */
@@ -363,7 +362,7 @@ struct extfs_io *extfs_io_new(struct disk *disk, uint64_t offset_bytes, uint64_t
 	io->offset_bytes = offset_bytes;
 	io->size_bytes = size_bytes;
 	io->writable = writable;
-	io->chunk_bytes = writable ? WRITER_CHUNK_BYTES : READER_CHUNK_BYTES;
+	io->chunk_bytes = CHUNK_BYTES;
 	io->chunk_count = writable ? WRITER_CHUNKS : READER_CHUNKS;
 	io->chunks = mem_alloc(io->chunk_count * sizeof(*io->chunks));
 	io->name = str_format("%" PRIxPTR, (uintptr_t)io);

@@ -88,11 +88,17 @@ static uint16_t wanted_extra(const struct edit *e)
 	return (uint16_t)(want < room ? want : room);
 }
 
+/* What chattr sets and a new content does not take away; not what says how the content is kept. */
+#define KEPT_FLAGS                                                                                 \
+	(EXT2_SYNC_FL | EXT2_IMMUTABLE_FL | EXT2_APPEND_FL | EXT2_NODUMP_FL | EXT2_NOATIME_FL |    \
+	 EXT3_JOURNAL_DATA_FL | EXT2_DIRSYNC_FL | EXT2_TOPDIR_FL)
+
 static void make_blank(struct edit *e, uint32_t mode)
 {
-	uint32_t generation = e->inode->i_generation;
+	uint32_t generation = e->inode->i_generation, flags = e->inode->i_flags & KEPT_FLAGS;
 
 	memset(e->inode, 0, inode_bytes(e));
+	e->inode->i_flags = flags;
 	e->inode->i_generation = generation;
 	e->inode->i_mode = (uint16_t)mode;
 	e->inode->i_links_count = 1;

@@ -78,15 +78,18 @@ static int must_find(struct rootfs *r, const char *path, struct extfs_node *ret,
 }
 
 /* Seconds have 34 bits where the inode is large enough: two more stand with the nanoseconds. */
-static int64_t mtime_s(const struct ext2_inode_large *inode)
+static void read_mtime(const struct ext2_inode_large *inode, struct rootfs_stat *ret)
 {
-	int64_t seconds = (int32_t)inode->i_mtime;
 	size_t end =
 		offsetof(struct ext2_inode_large, i_mtime_extra) + sizeof(inode->i_mtime_extra);
 
-	if (EXT2_GOOD_OLD_INODE_SIZE + (size_t)inode->i_extra_isize >= end)
-		seconds += (int64_t)(inode->i_mtime_extra & 3) << 32;
-	return seconds;
+	ret->mtime_s = (int32_t)inode->i_mtime;
+	if (EXT2_GOOD_OLD_INODE_SIZE + (size_t)inode->i_extra_isize < end)
+		return;
+	ret->mtime_s += (int64_t)(inode->i_mtime_extra & 3) << 32;
+	ret->mtime_ns = inode->i_mtime_extra >> 2;
+	if (ret->mtime_ns >= 1000000000)
+		ret->mtime_ns = 0;
 }
 
 static int ext_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret, struct error *err)
@@ -95,16 +98,17 @@ static int ext_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret
 	size_t mount;
 	int found = find(r, path, &node, &mount, err);
 
-	if (found > 0)
-		*ret = (struct rootfs_stat){
-			.mode = node.inode.i_mode,
-			.uid = inode_uid(node.inode),
-			.gid = inode_gid(node.inode),
-			.size_bytes = extfs_node_size(&node),
-			.mtime_s = mtime_s(&node.inode),
-			.inode = node.number,
-			.device = mount + 1,
-		};
+	if (found <= 0)
+		return found;
+	*ret = (struct rootfs_stat){
+		.mode = node.inode.i_mode,
+		.uid = inode_uid(node.inode),
+		.gid = inode_gid(node.inode),
+		.size_bytes = extfs_node_size(&node),
+		.inode = node.number,
+		.device = mount + 1,
+	};
+	read_mtime(&node.inode, ret);
 	return found;
 }
 

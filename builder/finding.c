@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "finding.h"
+#include "json-text.h"
 #include "str.h"
 
 static void add(struct findings *f, enum finding_verdict verdict, const char *id, const char *cure,
@@ -55,11 +56,11 @@ json_t *findings_json(const struct findings *f)
 
 	for (size_t i = 0; i < f->count; i++) {
 		const struct finding *item = &f->items[i];
-		json_t *object = json_pack("{s:s, s:s, s:s}", "verdict", names[item->verdict], "id",
-		                           item->id, "what", item->what);
+		json_t *object = json_pack("{s:s, s:o, s:o}", "verdict", names[item->verdict], "id",
+		                           json_text(item->id), "what", json_text(item->what));
 
 		if (item->cure)
-			json_object_set_new(object, "cure", json_string(item->cure));
+			json_object_set_new(object, "cure", json_text(item->cure));
 		json_array_append_new(list, object);
 	}
 	return list;

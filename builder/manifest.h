@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The record of a build: <name>.manifest.json, schema version 1, described in docs/manifest.md.
- * Written to a temporary name and renamed, as is SHA256SUMS beside it.
+ * Written to a temporary name and renamed; for SHA256SUMS beside it see sums-file.h.
  */
 #ifndef GPUIMG_MANIFEST_H
 #define GPUIMG_MANIFEST_H
@@ -16,8 +16,5 @@
 json_t *manifest_make(const struct build *b, const char *artifact, const char *sha256,
                       const json_t *boot_test);
 int manifest_write(const json_t *manifest, const char *path, struct error *err);
-/* Puts or replaces the lines of the named files in DIR/SHA256SUMS; digests NULL: takes them out. */
-int manifest_update_sums(const char *dir, const struct strv *names, const struct strv *digests,
-                         struct error *err);
 
 #endif

@@ -27,7 +27,9 @@ void build_free(struct build *b)
 {
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
 
-	base_wait_digest(b, &ignored);
+	atomic_store(&b->digest_stop, true);
+	if (b->digest_running)
+		pthread_join(b->digest_thread, NULL);
 	reuse_finish(b);
 	if (b->tree_remover_running)
 		pthread_join(b->tree_remover, NULL);
@@ -146,15 +148,20 @@ static void remember_kernels(struct build *b)
 }
 
 /* SOURCE_DATE_EPOCH of the environment, else the newest kernel image's own time. */
-static void choose_epoch(struct build *b)
+static int choose_epoch(struct build *b, struct error *err)
 {
 	const char *given = getenv("SOURCE_DATE_EPOCH");
 	uint64_t value;
 
-	if (given && str_parse_uint(given, INT64_MAX, &value) == 0) {
+	if (given) {
+		if (str_parse_uint(given, INT64_MAX, &value) < 0) {
+			error_set(err, "SOURCE_DATE_EPOCH is '%s', no number of seconds", given);
+			error_hint(err, "set it to a number as 'date +%%s' prints it, or unset it");
+			return error_code(err, EXIT_USAGE);
+		}
 		b->source_date_epoch = (int64_t)value;
 		b->clamp_times = true;
-		return;
+		return 0;
 	}
 	for (size_t i = 0; i < b->guest->kernel_count; i++) {
 		CLEANUP_ERROR struct error ignored = ERROR_INIT;
@@ -164,6 +171,7 @@ static void choose_epoch(struct build *b)
 		    st.mtime_s > b->source_date_epoch)
 			b->source_date_epoch = st.mtime_s;
 	}
+	return 0;
 }
 
 /* All that refuses a base without touching it; the cheapest first. */
@@ -188,8 +196,7 @@ static int preflight(struct build *b, struct error *err)
 	if (b->base_info.snapshots)
 		log_note(b->log, "base '%s': its internal snapshots are left out", b->base_path);
 	remember_kernels(b);
-	choose_epoch(b);
-	return 0;
+	return choose_epoch(b, err);
 }
 
 bool build_has_stage(const struct build *b, const struct stage *s)
@@ -255,28 +262,30 @@ static int put_machine_id(struct build *b, struct error *err)
 	return rootfs_write(b->root, MACHINE_ID_PATH, text, 33, 0444, err);
 }
 
-/* To a guest program, a file whose content could not be read from the base is "not permitted". */
-static void explain_failure(struct build *b, struct error *err)
+/*
+ * A file whose content could not be read from the base: to a guest program it is "not permitted",
+ * which some take for no reason to fail.
+ */
+static int apply_stage(struct build *b, const struct stage *s, struct error *err)
 {
 	CLEANUP_ERROR struct error fill = ERROR_INIT;
+	int result = build_step(b, s->name, s->summary, s->apply, err);
 
 	if (b->tree && tree_check(b->tree, &fill) < 0)
-		error_take(err, &fill);
+		result = error_take(err, &fill);
+	if (result < 0)
+		error_prefix(err, "stage '%s', apply, image '%s'", s->name, b->base_path);
+	return result;
 }
 
 static int apply_stages(struct build *b, struct error *err)
 {
 	if (put_machine_id(b, err) < 0)
 		return -1;
-	for (size_t i = 0; stages[i]; i++) {
-		if (!build_has_stage(b, stages[i]) || !stages[i]->apply)
-			continue;
-		if (build_step(b, stages[i]->name, stages[i]->summary, stages[i]->apply, err) == 0)
-			continue;
-		explain_failure(b, err);
-		return error_prefix(err, "stage '%s', apply, image '%s'", stages[i]->name,
-		                    b->base_path);
-	}
+	for (size_t i = 0; stages[i]; i++)
+		if (build_has_stage(b, stages[i]) && stages[i]->apply &&
+		    apply_stage(b, stages[i], err) < 0)
+			return -1;
 	return 0;
 }
 
@@ -401,12 +410,18 @@ static int make_image(struct build *b, const struct backend *backend, struct err
 	    apply_stages(b, err) < 0)
 		return -1;
 	usage_look(b->usage);
+	if (base_check_same(b, err) < 0)
+		return -1;
 	if (build_step(b, "commit", "write the changes to the image", backend->commit, err) < 0 ||
 	    build_step(b, "export", "write the compressed image", export_step, err) < 0)
+		return -1;
+	if (base_check_same(b, err) < 0)
 		return -1;
 	start_result_digest(b);
 	if (build_step(b, "prove", "read the exported image back", build_prove, err) < 0)
 		return -1;
+	/* Only what was proven is worth keeping. */
+	reuse_start_keeping(b);
 	return wait_result_digest(b, err);
 }
 
@@ -461,7 +476,8 @@ int build_accept(struct build *b, const char *output_dir, const struct backend *
 {
 	if (check_profile(b, err) < 0 || open_cache(b, err) < 0 || base_get(b, err) < 0)
 		return -1;
-	base_start_digest(b);
+	if (!b->options->plan)
+		base_start_digest(b);
 	if (build_step(b, "preflight", "look at the base image", preflight, err) < 0 ||
 	    check_stages(b, err) < 0 || check_space(b, output_dir, err) < 0)
 		return -1;

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <ext2fs/ext2fs.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
 
 #include "data.h"
 #include "digest.h"
 #include "reuse.h"
 #include "tools.h"
+
+#define DROPIN_MAX_BYTES (1UL << 20)
 
 /* One initramfs on its way to the cache. */
 struct pending {
@@ -46,23 +51,32 @@ static int add_data_files(struct cache_key *key, const char *parent, const char 
 	return 0;
 }
 
-/* Our own files that go into images, or shape what guest programs do. */
+/* What shapes the guest's programs beside their own files. */
+static int add_sandbox(struct cache_key *key, const struct build *b, struct error *err)
+{
+	CLEANUP_FREE char *parent = data_sandbox_parent(b->data_dir);
+	CLEANUP_FREE char *bwrap = tools_version("bwrap");
+	CLEANUP_FREE char *cpu = tools_cpu();
+
+	/* Microcode hooks look at the processor that they run on. */
+	cache_key_add(key, "cpu", cpu);
+	cache_key_add(key, "bwrap", bwrap);
+	return b->sandbox ? add_data_files(key, parent, "sandbox", err) : 0;
+}
+
+/* Our own files that go into images. */
 static int add_data(struct cache_key *key, const struct build *b, struct error *err)
 {
-	CLEANUP_FREE char *sandbox = data_sandbox_parent(b->data_dir);
-
 	if (add_data_files(key, b->data_dir, "boot/modprobe.d", err) < 0 ||
-	    add_data_files(key, b->data_dir, "boot/grub.d", err) < 0 ||
-	    add_data_files(key, b->data_dir, "cloud-init", err) < 0)
+	    add_data_files(key, b->data_dir, "boot/grub.d", err) < 0)
 		return -1;
-	return b->sandbox ? add_data_files(key, sandbox, "sandbox", err) : 0;
+	return add_data_files(key, b->data_dir, "cloud-init", err);
 }
 
 /* All that the content of an image depends on, the base and what the user asks for. */
 static int add_inputs(struct cache_key *key, const struct build *b, struct error *err)
 {
 	const struct options *o = b->options;
-	CLEANUP_FREE char *cpu = tools_cpu();
 
 	cache_key_add(key, "base", b->base_digest);
 	cache_key_add(key, "base_format", image_format_name(b->base_info.format));
@@ -79,9 +93,7 @@ static int add_inputs(struct cache_key *key, const struct build *b, struct error
 	cache_key_add_list(key, "upload", &o->upload);
 	cache_key_add_list(key, "run", &o->run);
 	cache_key_add_list(key, "user_digests", &b->user_digests);
-	/* Microcode hooks look at the processor that they run on. */
-	cache_key_add(key, "cpu", cpu);
-	return add_data(key, b, err);
+	return add_sandbox(key, b, err) < 0 ? -1 : add_data(key, b, err);
 }
 
 static bool scripts_use_network(const struct build *b)
@@ -89,10 +101,25 @@ static bool scripts_use_network(const struct build *b)
 	return b->options->network && b->options->run.count > 0;
 }
 
+/* Libraries that write the image; of a shared one, our own digest knows nothing. */
+static void add_libraries(struct cache_key *key, const struct build *b)
+{
+	CLEANUP_FREE char *appliance = b->sandbox ? NULL : appliance_version();
+	const char *ext2fs = NULL;
+
+	ext2fs_get_library_version(&ext2fs, NULL);
+	cache_key_add(key, "libext2fs", ext2fs);
+	cache_key_add(key, "zlib", zlibVersion());
+	cache_key_add(key, "libzstd", ZSTD_versionString());
+	cache_key_add(key, "libguestfs", appliance);
+}
+
 static int image_key(struct cache_key **ret, const struct build *b, struct error *err)
 {
 	CLEANUP_CACHE_KEY struct cache_key *key = cache_key_new("image");
 	CLEANUP_FREE char *qemu = tools_version("qemu-img");
+
+	add_libraries(key, b);
 
 	cache_key_add(key, "compression", b->options->compression);
 	cache_key_add_int(key, "compact", b->options->compact);
@@ -101,6 +128,20 @@ static int image_key(struct cache_key **ret, const struct build *b, struct error
 		return -1;
 	*ret = STEAL(key);
 	return 0;
+}
+
+static bool has_digest(const json_t *manifest)
+{
+	return json_is_string(json_object_get(json_object_get(manifest, "image"), "sha256"));
+}
+
+/* An artifact like any other: readable by whom the umask lets, and on the disk before it is named.
+ */
+static int settle(const char *path, struct error *err)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd < 0 || fsync(fd) < 0 ? error_errno(err, errno, "cannot write '%s'", path) : 0;
 }
 
 int reuse_image(struct build *b, const char *to, struct error *err)
@@ -114,12 +155,14 @@ int reuse_image(struct build *b, const char *to, struct error *err)
 		return -1;
 	found = cache_get(b->cache, key, to, &b->reused, err);
 	/* Its SHA-256 was checked on the way; the manifest tells what that is. */
-	if (found == 1 && !json_is_object(json_object_get(b->reused, "image"))) {
+	if (found == 1 && !has_digest(b->reused)) {
 		log_warn(b->log, "a remembered image has no manifest, ignoring");
 		json_decref(STEAL(b->reused));
 		unlink(to);
 		return 0;
 	}
+	if (found == 1 && settle(to, err) < 0)
+		return -1;
 	if (found == 1)
 		log_note(b->log, "this image was built and proven before: taken from the cache "
 		                 "(--no-cache builds it anew)");
@@ -170,11 +213,22 @@ static int list_node(struct tree_sink *sink, const struct tree_node *n, struct e
 	return 0;
 }
 
-/* What no generator reads: the parameters of the boot loader, and an id that is new each time. */
+static bool is_our_dropin(const struct build *b, const char *path)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	CLEANUP_FREE void *text = NULL;
+
+	return str_equal(path, b->dropin_path) &&
+	       rootfs_read(b->root, path, DROPIN_MAX_BYTES, &text, NULL, &ignored) == 0 &&
+	       str_equal(text, b->dropin_text);
+}
+
+/* What no generator reads: the parameters of the boot loader as we wrote them, and an id that is
+ * new each time. */
 static void drop_unread(const struct build *b, struct strv *changed)
 {
 	for (size_t i = changed->count; i-- > 0;)
-		if (str_equal(changed->items[i], b->dropin_path) ||
+		if (is_our_dropin(b, changed->items[i]) ||
 		    str_equal(changed->items[i], "/etc/machine-id"))
 			strv_remove(changed, i);
 }
@@ -216,19 +270,16 @@ static int initramfs_key(struct cache_key **ret, const struct build *b, const ch
                          struct error *err)
 {
 	CLEANUP_CACHE_KEY struct cache_key *key = cache_key_new("initramfs");
-	CLEANUP_FREE char *cpu = tools_cpu();
 
 	cache_key_add(key, "kernel", kernel);
 	cache_key_add(key, "generator", b->guest->generator);
-	if (!b->sandbox) {
-		if (add_inputs(key, b, err) < 0)
-			return -1;
-	} else {
+	if (b->sandbox) {
 		cache_key_add(key, "base", b->base_digest);
 		cache_key_add(key, "changes", b->reuse->changes);
 		cache_key_add_int(key, "source_date_epoch", b->source_date_epoch);
-		cache_key_add(key, "cpu", cpu);
 	}
+	if ((b->sandbox ? add_sandbox(key, b, err) : add_inputs(key, b, err)) < 0)
+		return -1;
 	*ret = STEAL(key);
 	return 0;
 }
@@ -322,6 +373,8 @@ void reuse_start_keeping(struct build *b)
 {
 	struct reuse *r = b->reuse;
 
+	if (!r)
+		return;
 	r->running = r->count && pthread_create(&r->thread, NULL, keep_thread, b) == 0;
 }
 

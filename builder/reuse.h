@@ -25,7 +25,8 @@ int reuse_begin_initramfs(struct build *b, struct error *err);
 int reuse_initramfs(struct build *b, const char *kernel, const char *path, struct error *err);
 /* Takes a copy of what was made. */
 void reuse_keep_initramfs(struct build *b, const char *kernel, const char *path);
-/* The copies go to the cache in a thread, beside the rest of the build. */
+/* The copies go to the cache in a thread, beside the rest of the build: once the proof has looked
+ * at them. */
 void reuse_start_keeping(struct build *b);
 /* Waits for that thread. */
 void reuse_finish(struct build *b);

@@ -24,6 +24,7 @@ struct rootfs_stat {
 	uint32_t uid, gid; /* as the guest sees them */
 	uint64_t size_bytes;
 	int64_t mtime_s;
+	uint32_t mtime_ns;
 	uint64_t inode; /* unique with 'device' inside one rootfs */
 	uint64_t device;
 };

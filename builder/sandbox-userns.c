@@ -22,6 +22,8 @@
 #include "tree.h"
 
 /* What a guest program may use up of the host; no package script comes near. */
+#define FILES_SOFT     1024
+#define FILES_HARD     4096
 #define PROCESSES_MAX  4096
 #define FILE_BYTES_MAX ((rlim_t)64 << 30)
 
@@ -183,11 +185,13 @@ static int become_root(int userns_fd)
 {
 	const struct rlimit no_core = {0};
 	const struct rlimit processes = {PROCESSES_MAX, PROCESSES_MAX};
+	const struct rlimit files = {FILES_SOFT, FILES_HARD};
 	const struct rlimit file_size = {FILE_BYTES_MAX, FILE_BYTES_MAX};
 
 	umask(022);
 	setrlimit(RLIMIT_CORE, &no_core); /* the host's core handler is not for guest programs */
 	setrlimit(RLIMIT_NPROC, &processes);
+	setrlimit(RLIMIT_NOFILE, &files); /* ours is higher; some programs close all there may be */
 	setrlimit(RLIMIT_FSIZE, &file_size);
 	/* raw calls: the library's would signal all threads, of which the child has none */
 	if (setns(userns_fd, CLONE_NEWUSER) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||

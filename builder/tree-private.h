@@ -91,6 +91,8 @@ struct tree {
 	uint64_t copied_bytes; /* by the extraction itself */
 	struct lazy *lazy;     /* NULL: all data was copied */
 	struct log *log;       /* borrowed from tree_extract's caller */
+	bool clamps_times;
+	int64_t clamp_s; /* of mtimes that are sent */
 };
 
 /* tree-rootfs.c: the directory that holds 'path', opened so that no link is followed and

@@ -100,6 +100,7 @@ static int op_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret,
 	found.mode = st.st_mode;
 	found.size_bytes = (uint64_t)st.st_size;
 	found.mtime_s = st.st_mtim.tv_sec;
+	found.mtime_ns = (uint32_t)st.st_mtim.tv_nsec;
 	found.inode = st.st_ino;
 	found.device = st.st_dev;
 	*ret = found;

@@ -97,6 +97,10 @@ static int send_path(struct sending *s, const char *path, struct error *err)
 	node.mode = st.st_mode;
 	node.mtime_s = st.st_mtim.tv_sec;
 	node.mtime_ns = (uint32_t)st.st_mtim.tv_nsec;
+	if (s->tree->clamps_times && node.mtime_s >= s->tree->clamp_s) {
+		node.mtime_s = s->tree->clamp_s;
+		node.mtime_ns = 0;
+	}
 	if (set_owner(&node, &st, err) < 0)
 		return -1;
 	if (tree_xattrs_get(dir_fd, name, &xattrs, &node.xattr_count) < 0)

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -24,6 +25,9 @@ struct extraction {
 	struct log *log;
 	uint64_t lost_xattrs;
 	bool marks_failed; /* told once */
+	/* Names of files with several: each link(2) gives all of them another ctime. */
+	uint32_t *linked;
+	size_t linked_count, linked_room;
 	/* Data comes from somewhere: more than the file systems hold is a damaged image, whose
 	 * files share blocks. */
 	uint64_t devices[DEVICES_MAX]; /* file systems that were seen so far */
@@ -99,7 +103,8 @@ static int set_xattrs(struct extraction *x, const struct place *p, struct error 
 
 static int set_times(const struct place *p)
 {
-	const struct timespec times[2] = {{.tv_sec = p->st.mtime_s}, {.tv_sec = p->st.mtime_s}};
+	const struct timespec time = {.tv_sec = p->st.mtime_s, .tv_nsec = p->st.mtime_ns};
+	const struct timespec times[2] = {time, time};
 
 	return p->fd >= 0 ? futimens(p->fd, times)
 	                  : utimensat(p->dir_fd, p->name, times, AT_SYMLINK_NOFOLLOW);
@@ -196,19 +201,40 @@ static int put_content(struct extraction *x, const struct place *p, struct error
 	return made ? 0 : check_written(x, p, err);
 }
 
-/* A further name of a file that was made before, whose ctime is another one then. */
+static void note_linked(struct extraction *x, uint32_t entry)
+{
+	if (x->linked_count == x->linked_room) {
+		x->linked_room = x->linked_room ? x->linked_room * 2 : 256;
+		x->linked = mem_grow(x->linked, x->linked_room, sizeof(*x->linked));
+	}
+	x->linked[x->linked_count++] = entry;
+}
+
+/* Once all names are there: what each of them is to be compared with. */
+static int index_linked(struct extraction *x, struct error *err)
+{
+	for (size_t i = 0; i < x->linked_count; i++) {
+		CLEANUP_FREE char *path = tree_index_path(&x->tree->index, x->linked[i]);
+		struct stat st;
+
+		if (fstatat(x->tree->root_fd, path + 1, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    tree_index_set(&x->tree->index, x->linked[i], &st, -1) < 0)
+			return error_errno(err, errno, "cannot look at '%s' in the sandbox's tree",
+			                   path);
+	}
+	return 0;
+}
+
+/* A further name of a file that was made before. */
 static int make_hard_link(struct extraction *x, const struct place *p, uint32_t first,
                           struct error *err)
 {
-	struct tree_index *index = &x->tree->index;
-	CLEANUP_FREE char *path = tree_index_path(index, first);
-	struct stat st;
+	CLEANUP_FREE char *path = tree_index_path(&x->tree->index, first);
 
-	if (linkat(x->tree->root_fd, path + 1, p->dir_fd, p->name, 0) < 0 ||
-	    fstatat(p->dir_fd, p->name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    tree_index_set(index, first, &st, -1) < 0 ||
-	    tree_index_set(index, p->entry, &st, -1) < 0)
+	if (linkat(x->tree->root_fd, path + 1, p->dir_fd, p->name, 0) < 0)
 		return make_fail(p, err);
+	note_linked(x, first);
+	note_linked(x, p->entry);
 	return 0;
 }
 
@@ -373,7 +399,7 @@ static int extract_all(struct extraction *x, struct error *err)
 	if (make_root(tree, err) < 0 || make_mount_points(x, err) < 0)
 		return -1;
 	root.fd = tree->root_fd;
-	if (extract_dir(x, &root, 0, err) < 0)
+	if (extract_dir(x, &root, 0, err) < 0 || index_linked(x, err) < 0)
 		return -1;
 	poll(NULL, 0, TICK_MS);
 	return tree->lazy ? lazy_start(tree->lazy, &tree->index, x->source_bytes, err) : 0;
@@ -398,6 +424,7 @@ static int extract(struct tree **ret, struct tree *new_tree, struct rootfs *from
 	int result = extract_all(&x, err);
 
 	inode_table_free(&x.seen);
+	free(x.linked);
 	if (result < 0)
 		return error_prefix(err, "cannot copy the image's root to '%s'", tree->dir);
 	tell(&x);
@@ -481,4 +508,10 @@ uint64_t tree_file_count(const struct tree *tree)
 uint64_t tree_data_bytes(const struct tree *tree)
 {
 	return tree->data_bytes;
+}
+
+void tree_clamp_times(struct tree *tree, int64_t epoch_s)
+{
+	tree->clamps_times = true;
+	tree->clamp_s = epoch_s;
 }

@@ -99,6 +99,8 @@ struct tree_sink {
 	int (*put)(struct tree_sink *sink, const struct tree_node *node, struct error *err);
 };
 
+/* From now on, no file is sent (or packed) with a later mtime than this. */
+void tree_clamp_times(struct tree *tree, int64_t epoch_s);
 /* Gives the changed paths to a sink, in the order of the list (parents come first). */
 int tree_send(const struct tree *tree, const struct strv *changed, struct tree_sink *sink,
               struct error *err);

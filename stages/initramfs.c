@@ -205,7 +205,6 @@ static void keep_made(struct build *b, const struct queue *q)
 		if (!q->jobs[i].reused)
 			reuse_keep_initramfs(b, q->jobs[i].kernel->version,
 			                     q->jobs[i].kernel->initramfs);
-	reuse_start_keeping(b);
 }
 
 /*

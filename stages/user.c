@@ -90,6 +90,20 @@ static int record(struct build *b, const char *path, struct error *err)
 	return 0;
 }
 
+/* What goes in is what was digested: a file may have been changed since. */
+static int check_recorded(const struct build *b, const char *path, const void *data, size_t size,
+                          struct error *err)
+{
+	CLEANUP_FREE char *digest = digest_memory(data, size);
+	CLEANUP_FREE char *line = str_format("%s  %s", digest, path);
+
+	if (strv_has(&b->user_digests, line))
+		return 0;
+	error_set(err, "'%s' was changed while the build ran", path);
+	error_hint(err, "build again");
+	return error_code(err, EXIT_INPUT);
+}
+
 static int user_check(struct build *b, struct error *err)
 {
 	for (size_t i = 0; i < b->options->upload.count; i++) {
@@ -116,6 +130,7 @@ static int upload(struct build *b, const char *spec, struct error *err)
 
 	if (split_upload(spec, &from, &to, err) < 0 ||
 	    read_host_file(from, &data, &size, &mode, err) < 0 ||
+	    check_recorded(b, from, data, size, err) < 0 ||
 	    rootfs_write(b->root, to, data, size, mode & 0111 ? 0755 : 0644, err) < 0)
 		return error_prefix(err, "cannot upload '%s'", spec);
 	log_note(b->log, "uploaded '%s' to '%s'", from, to);
@@ -138,6 +153,7 @@ static int run_script(struct build *b, const char *path, struct error *err)
 	int result;
 
 	if (read_host_file(path, &data, &size, &mode, err) < 0 ||
+	    check_recorded(b, path, data, size, err) < 0 ||
 	    rootfs_write(b->root, inside, data, size, 0700, err) < 0)
 		return -1;
 	log_note(b->log, "runs '%s' in the image", path);

@@ -8,8 +8,8 @@ big_image() {
 	cat >"$OUT/big-data.sh" <<-'END'
 		mkdir "$1/srv"
 		for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
-			yes "line of file $i, which is as long as a line of a log file may well be" | head -c 975M >"$1/srv/$i.log"
-			openssl enc -aes-128-ctr -pass "pass:$i" -nosalt -pbkdf2 </dev/zero 2>/dev/null | head -c 25M >>"$1/srv/$i.log"
+			head -c 975M < <(yes "line of file $i, which is as long as a line of a log file may well be") >"$1/srv/$i.log"
+			head -c 25M < <(openssl enc -aes-128-ctr -pass "pass:$i" -nosalt -pbkdf2 </dev/zero 2>/dev/null) >>"$1/srv/$i.log"
 		done
 	END
 	recipe=$(cat "$OUT/big-data.sh" "$REPO/tests/fixtures/make-phony-image.sh" | sha256sum | cut -c1-32)
@@ -18,8 +18,8 @@ big_image() {
 		mkdir -p "$cache"
 		rm -f "$cache"/big-*
 		PHONY_ROOT_MIB=12800 PHONY_COMPRESSION=zstd PHONY_CUSTOMIZE=$OUT/big-data.sh \
-			"$REPO/tests/fixtures/make-phony-image.sh" "$path.new" >&2
-		mv "$path.new" "$path"
+			"$REPO/tests/fixtures/make-phony-image.sh" "$path.new" >&2 || return 1
+		mv "$path.new" "$path" || return 1
 	fi
 	echo "$path"
 }

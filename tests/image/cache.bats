@@ -3,10 +3,13 @@
 # it is made anew, and nothing else.
 load ../lib/common
 
+# Apart from the other files' artifacts: one of these is damaged on purpose.
+OUT=$OUT/cache
+mkdir -p "$OUT"
+
 setup_file() {
 	need_root
-	export CACHE=$OUT/result-cache
-	rm -rf "$CACHE"
+	export CACHE=$OUT/results
 	mkdir -p "$CACHE"
 	# The answer of the accelerator's probe, so that it is not asked for once more.
 	cp "${XDG_CACHE_HOME:-$HOME/.cache}/gpuimg/accel.json" "$CACHE/" 2>/dev/null || true
@@ -162,6 +165,61 @@ same_image() {
 	qemu-img check -q "$OUT/cached-owned-again.qcow2"
 }
 
+@test "an image from the cache is as readable as any" {
+	[ "$(stat -c %a "$OUT/cached-again.qcow2")" = "$(stat -c %a "$OUT/cached-first.qcow2")" ]
+}
+
+@test "an initramfs that the proof refused is not in the cache" {
+	cat >"$BATS_TEST_TMPDIR/break.sh" <<-'END'
+		printf '#!/bin/sh\nrm -r "$1/etc/modprobe.d"\n' >"$1/etc/initramfs-tools/phony-hook"
+		chmod 755 "$1/etc/initramfs-tools/phony-hook"
+	END
+	FROM=$(PHONY_CUSTOMIZE=$BATS_TEST_TMPDIR/break.sh phony cached-broken)
+	FROM=$FROM run_split make_it refused
+	expect_status 5
+	before=$(find "$CACHE/results" -name '*.json' | wc -l)
+	FROM=$FROM run_split make_it refused
+	expect_status 5
+	[ "$(find "$CACHE/results" -name '*.json' | wc -l)" -eq "$before" ]
+	[ "$(grep -c "one of the cache's" "$OUT/cached-refused.log")" -eq 0 ]
+}
+
+@test "a base that is replaced while the build runs: refused, and nothing is kept" {
+	cp "$image" "$BATS_TEST_TMPDIR/base.qcow2"
+	cp "$image" "$BATS_TEST_TMPDIR/other.qcow2"
+	printf '#!/bin/sh\ntouch /started\nsleep 3\n' >"$BATS_TEST_TMPDIR/slow.sh"
+	mkdir "$BATS_TEST_TMPDIR/work"
+	(
+		for _ in $(seq 200); do
+			[ -z "$(find "$BATS_TEST_TMPDIR/work" -maxdepth 3 -name started)" ] || break
+			sleep 0.1
+		done
+		mv "$BATS_TEST_TMPDIR/other.qcow2" "$BATS_TEST_TMPDIR/base.qcow2"
+	) 3>&- &
+	FROM=$BATS_TEST_TMPDIR/base.qcow2 run_split make_it replaced --work-dir="$BATS_TEST_TMPDIR/work" --run="$BATS_TEST_TMPDIR/slow.sh"
+	wait
+	expect_status 4
+	expect_in "$err" "changed or replaced while the build ran"
+	[ ! -e "$OUT/cached-replaced.qcow2" ]
+}
+
+@test "a script that is changed before its turn comes: refused" {
+	printf '#!/bin/sh\ntouch /started\nsleep 3\n' >"$BATS_TEST_TMPDIR/slow.sh"
+	echo '#!/bin/sh' >"$BATS_TEST_TMPDIR/second.sh"
+	mkdir "$BATS_TEST_TMPDIR/work"
+	(
+		for _ in $(seq 200); do
+			[ -z "$(find "$BATS_TEST_TMPDIR/work" -maxdepth 3 -name started)" ] || break
+			sleep 0.1
+		done
+		echo 'touch /changed' >>"$BATS_TEST_TMPDIR/second.sh"
+	) 3>&- &
+	run_split make_it swapped --work-dir="$BATS_TEST_TMPDIR/work" --run="$BATS_TEST_TMPDIR/slow.sh" --run="$BATS_TEST_TMPDIR/second.sh"
+	wait
+	expect_status 4
+	expect_in "$err" "second.sh' was changed while the build ran"
+}
+
 @test "two builds at once of the same inputs both end well" {
 	make_it both-1 --block=fancy_both &
 	first=$!
@@ -179,4 +237,5 @@ same_image() {
 	chattr -i "$CACHE"/results/*
 	expect_status 0
 	expect_made readonly initramfs
+	expect_in "$(cat "$OUT/cached-readonly.log")" "warning"
 }

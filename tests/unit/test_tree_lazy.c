@@ -126,6 +126,8 @@ static void make_source(const char *s)
 	                                    "/linked-new", "/late-mode", "/bad",     "/through"};
 	CLEANUP_FREE char *one = join(s, "/one");
 	CLEANUP_FREE char *two = join(s, "/two");
+	CLEANUP_FREE char *three = join(s, "/three");
+	CLEANUP_FREE char *four = join(s, "/four");
 
 	must(mkdir(s, 0755) == 0 && chown(s, BASE, BASE) == 0, s);
 	put_dir(s, "/sub");
@@ -138,7 +140,7 @@ static void make_source(const char *s)
 	put_caps(s, "/ping");
 	put_sparse(s, "/sparse");
 	put_big(s, "/big");
-	must(link(one, two) == 0, two);
+	must(link(one, two) == 0 && link(one, three) == 0 && link(one, four) == 0, one);
 	put_programs(s);
 	for (int i = 0; i < SAME_TICK; i++) {
 		CLEANUP_FREE char *path = str_format("/tick-%d", i);
@@ -261,7 +263,7 @@ static void check_placeholders(struct fixture *f, const struct tree *tree)
 	check(st.st_uid == BASE && st.st_mtim.tv_sec == OLD_TIME && (st.st_mode & 07777) == 0644,
 	      "it has the owner, time and mode");
 	check((su.st_mode & 07777) == 04755, "setuid bits are there");
-	check(one.st_ino == two.st_ino && one.st_nlink == 2, "hard links are kept");
+	check(one.st_ino == two.st_ino && one.st_nlink == 4, "hard links are kept");
 	check(tree_data_bytes(tree) > BIG_BYTES && tree_disk_bytes(tree, &err) < 1 << 20,
 	      "it takes little room on the disk");
 	check_changes(tree, "", "", "nothing has changed yet");
