@@ -150,7 +150,7 @@ fuzz: $(FUZZERS) ## each fuzzer for FUZZ_SECONDS
 			-verbosity=0 || exit 1; done
 
 FUZZ_SOURCES := $(wildcard builder/initramfs*.c builder/config*.c builder/qcow2*.c) \
-	$(addprefix builder/,$(addsuffix .c,error log proc str sums))
+	$(addprefix builder/,$(addsuffix .c,clock error log proc str sums))
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	@mkdir -p $(@D)
 	clang $(OUR_CPPFLAGS) -std=c17 -g -O1 -pthread -fsanitize=fuzzer,address,undefined \

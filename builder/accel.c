@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "accel.h"
+#include "clock.h"
 #include "proc.h"
 #include "str.h"
 
@@ -23,14 +23,6 @@
 #define CONSOLE_MAX_BYTES (1 << 20)
 #define TAIL_BYTES        400
 #define TICK_MS           100
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 void accel_free(struct accel *a)
 {
@@ -266,13 +258,14 @@ static int try_kvm(struct accel *ret, const struct accel_host *host, const char 
                    struct log *log, struct error *err)
 {
 	struct trial t = {.fd = -1};
-	int64_t begin = now_ms();
+	int64_t begin = clock_ms();
 	int result = trial_start(&t, host, kernel, err);
 
-	while (result == 0 && t.fd >= 0 && !reached_end(&t) && now_ms() - begin < host->deadline_ms)
+	while (result == 0 && t.fd >= 0 && !reached_end(&t) &&
+	       clock_ms() - begin < host->deadline_ms)
 		trial_read(&t);
 	if (result == 0) {
-		ret->seconds = (double)(now_ms() - begin) / 1000;
+		ret->seconds = (double)(clock_ms() - begin) / 1000;
 		ret->kvm = reached_end(&t);
 		ret->reason = trial_reason(&t, ret->kvm, ret->seconds);
 		if (t.text)

@@ -34,7 +34,6 @@ struct run {
 	char *how;                     /* how the run ended */
 };
 
-int64_t boot_now_ms(void); /* monotonic */
 /* Until all facts are in, or none will come; then QEMU is ended, and 'how' tells why. */
 int boot_watch(struct run *r, struct error *err);
 

@@ -8,19 +8,12 @@
 #include <unistd.h>
 
 #include "boot-run.h"
+#include "clock.h"
 
 #define CONSOLE_MAX_BYTES   (16 << 20) /* a guest that writes more floods us */
 #define TICK_MS             200
 #define PANIC_GRACE_MS      2000
 #define CLOUD_DONE_GRACE_MS 60000
-
-int64_t boot_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void keep_tail(struct run *r, const char *data, size_t size)
 {
@@ -46,7 +39,7 @@ static void keep_console(struct run *r, const char *data, size_t size)
 		r->console_fd = -1;
 	}
 	r->console_bytes += size;
-	r->last_output = boot_now_ms();
+	r->last_output = clock_ms();
 	console_feed(r->console, data, size);
 }
 
@@ -82,7 +75,7 @@ static void wait_for_output(struct run *r)
 static void note_time(int64_t *at, bool seen)
 {
 	if (seen && !*at)
-		*at = boot_now_ms();
+		*at = clock_ms();
 }
 
 static void note_progress(struct run *r)
@@ -108,7 +101,7 @@ static void note_progress(struct run *r)
 
 static bool passed(int64_t at, int64_t patience_ms)
 {
-	return at && boot_now_ms() - at >= patience_ms;
+	return at && clock_ms() - at >= patience_ms;
 }
 
 /* With no frame by the login prompt, none will come: cloud-init's first stage is long over. */
@@ -164,7 +157,7 @@ static char *end_reason(struct run *r, unsigned timeout_s)
 		return str_copy("cloud-init finished, and no late facts");
 	if (!early && !r->login_at && passed(r->last_output, r->patience->stall_ms))
 		return str_format("%s %u s", BOOT_STALLED, r->patience->stall_ms / 1000);
-	if (boot_now_ms() - r->begin >= timeout_s * 1000L)
+	if (clock_ms() - r->begin >= timeout_s * 1000L)
 		return str_format("the deadline of %u s passed", timeout_s);
 	return NULL;
 }

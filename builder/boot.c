@@ -9,6 +9,7 @@
 
 #include "boot-cache.h"
 #include "boot-run.h"
+#include "clock.h"
 
 #define TOOL_TIMEOUT_MS   60000
 #define HELP_MAX_BYTES    (4 << 20)
@@ -59,7 +60,7 @@ static char *make_nonce(void)
 	uint64_t random = 0;
 
 	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
-		random = (uint64_t)boot_now_ms();
+		random = (uint64_t)clock_ms();
 	return str_format("%016llx", (unsigned long long)random);
 }
 
@@ -120,7 +121,7 @@ static void gather(struct run *r, struct boot_facts *ret)
 	boot_facts_gather(r->console, &end, ret);
 	ret->firmware = r->o->firmware;
 	ret->window = r->o->window;
-	ret->seconds = (double)(boot_now_ms() - r->begin) / 1000;
+	ret->seconds = (double)(clock_ms() - r->begin) / 1000;
 	ret->accelerator = str_copy(r->o->kvm ? "kvm" : "tcg");
 }
 
@@ -145,7 +146,7 @@ static int run_checked(const struct boot_options *o, struct boot_facts *ret, str
 	                .out_fd = -1,
 	                .err_fd = -1,
 	                .console_fd = -1,
-	                .begin = boot_now_ms()};
+	                .begin = clock_ms()};
 	struct host_qemu host;
 
 	r.console = console_new(nonce, o->bar_bytes, BOOT_PHYS_BITS);

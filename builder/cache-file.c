@@ -14,6 +14,7 @@
 
 #include "cache-internal.h"
 #include "digest.h"
+#include "fd.h"
 
 #define LOCK_WAIT_MS 10000
 #define PIECE_BYTES  (1u << 20)
@@ -181,21 +182,6 @@ int cache_read_json(json_t **ret, int fd, const char *shown, struct error *err)
 	return 0;
 }
 
-static int write_all(int fd, const char *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, data, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		data += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 int cache_write_json(int fd, const json_t *json, const char *shown, struct error *err)
 {
 	CLEANUP_FREE char *text = json_dumps(json, JSON_INDENT(1));
@@ -205,7 +191,7 @@ int cache_write_json(int fd, const json_t *json, const char *shown, struct error
 	if (strlen(text) > CACHE_JSON_MAX)
 		return error_set(err, "cannot write '%s': more than %u bytes", shown,
 		                 CACHE_JSON_MAX);
-	if (write_all(fd, text, strlen(text)) < 0)
+	if (fd_write_all(fd, text, strlen(text)) < 0)
 		return error_errno(err, errno, "cannot write '%s'", shown);
 	return 0;
 }
@@ -226,7 +212,7 @@ static enum cache_copied copy_bytes(int from, int to, struct error *err)
 		}
 		if (n == 0)
 			return CACHE_COPIED;
-		if (write_all(to, piece, (size_t)n) < 0) {
+		if (fd_write_all(to, piece, (size_t)n) < 0) {
 			error_errno(err, errno, "cannot write the copy");
 			return CACHE_TARGET_BAD;
 		}

@@ -36,7 +36,6 @@ int disk_end_server(struct disk *disk, struct error *err);
 /* Kills the child, if there is one, and closes the connection. */
 void disk_drop_server(struct disk *disk);
 
-int64_t disk_now_ms(void);
 int disk_left_ms(int64_t deadline_ms);
 
 void disk_forget_volumes(struct disk *disk);

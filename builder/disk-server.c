@@ -14,26 +14,18 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "disk-internal.h"
 #include "str.h"
 
 #define RETRY_MS     10
 #define REASON_BYTES 2048
 
-int64_t disk_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 int disk_left_ms(int64_t deadline_ms)
 {
-	int64_t left = deadline_ms - disk_now_ms();
+	int64_t left = deadline_ms - clock_ms();
 
 	return left > 0 ? (int)left : 0;
 }
@@ -200,7 +192,7 @@ static int handshake(struct disk *disk, int fd, int64_t deadline_ms, struct erro
 /* A socket of our own in a directory that only we can enter; gone once we are connected. */
 static int serve(struct disk *disk, const char *source, struct error *err)
 {
-	int64_t deadline_ms = disk_now_ms() + DISK_DEADLINE_MS;
+	int64_t deadline_ms = clock_ms() + DISK_DEADLINE_MS;
 	const char *tmp = getenv("TMPDIR");
 	/* A socket's path has 107 bytes at most. */
 	bool fits = tmp && *tmp == '/' && strlen(tmp) < 70;
@@ -253,7 +245,7 @@ static int not_whole(struct disk *disk, const char *why, struct error *err)
 /* The server ends with its last client, and writes its tables on the way: so its end counts. */
 int disk_end_server(struct disk *disk, struct error *err)
 {
-	int64_t deadline_ms = disk_now_ms() + DISK_DEADLINE_MS;
+	int64_t deadline_ms = clock_ms() + DISK_DEADLINE_MS;
 	int status, ended;
 
 	if (nbd_aio_disconnect(disk->nbd, 0) < 0)

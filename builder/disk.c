@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "clock.h"
 #include "disk-internal.h"
 #include "str.h"
 
@@ -136,7 +137,7 @@ static int64_t submit(struct nbd_handle *nbd, const struct request *r)
 /* At most PIECES_IN_FLIGHT pieces, side by side: QEMU decompresses them in parallel. */
 static enum answer transfer_batch(struct disk *disk, const struct request *all, uint64_t piece)
 {
-	int64_t deadline_ms = disk_now_ms() + DISK_DEADLINE_MS;
+	int64_t deadline_ms = clock_ms() + DISK_DEADLINE_MS;
 	int64_t cookies[PIECES_IN_FLIGHT];
 	enum answer worst = ANSWER_OK;
 	size_t count = 0;
@@ -226,7 +227,7 @@ int disk_trim(struct disk *disk, uint64_t size_bytes, uint64_t offset_bytes, str
 static int flush(struct disk *disk, struct error *err)
 {
 	const struct request r = {.verb = VERB_FLUSH};
-	int64_t deadline_ms = disk_now_ms() + DISK_DEADLINE_MS;
+	int64_t deadline_ms = clock_ms() + DISK_DEADLINE_MS;
 	int64_t cookie = disk->nbd ? submit(disk->nbd, &r) : -1;
 	enum answer answer = cookie < 0 ? ANSWER_NONE : await(disk->nbd, cookie, deadline_ms);
 

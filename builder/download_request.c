@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "download_internal.h"
 #include "str.h"
 
@@ -21,14 +21,6 @@ DEFINE_CLEANUP(curl, CURL *, curl_easy_cleanup)
 DEFINE_CLEANUP(slist, struct curl_slist *, curl_slist_free_all)
 #define CLEANUP_CURL  CLEANUP(cleanup_curl)
 #define CLEANUP_SLIST CLEANUP(cleanup_slist)
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static int check_space(struct transfer *t, uint64_t more)
 {
@@ -139,7 +131,7 @@ static size_t on_header(char *data, size_t one, size_t size, void *opaque)
 	struct transfer *t = opaque;
 	char **values[] = {&t->etag, &t->modified, &t->range};
 
-	t->moved_ms = now_ms();
+	t->moved_ms = clock_ms();
 	for (size_t i = 0; i < 3; i++) {
 		size_t length = strlen(names[i]);
 
@@ -155,7 +147,7 @@ static size_t on_header(char *data, size_t one, size_t size, void *opaque)
 
 static void draw(struct transfer *t, uint64_t now, uint64_t total)
 {
-	int64_t ms = now_ms();
+	int64_t ms = clock_ms();
 	double elapsed = (double)(ms - t->begin_ms) / 1000;
 	CLEANUP_FREE char *done = NULL;
 	CLEANUP_FREE char *rate = NULL;
@@ -183,10 +175,10 @@ static int on_progress(void *opaque, curl_off_t total, curl_off_t now, curl_off_
 	(void)up_now;
 	if ((uint64_t)now != t->seen) {
 		t->seen = (uint64_t)now;
-		t->moved_ms = now_ms();
+		t->moved_ms = clock_ms();
 	}
 	draw(t, (uint64_t)now, total > 0 ? (uint64_t)total : 0);
-	t->stalled = now_ms() - t->moved_ms > (int64_t)t->d->stall_timeout_s * 1000;
+	t->stalled = clock_ms() - t->moved_ms > (int64_t)t->d->stall_timeout_s * 1000;
 	return t->stalled;
 }
 
@@ -312,7 +304,7 @@ static void reset_answer(struct transfer *t)
 	download_replace(&t->range, NULL);
 	t->begun = t->stalled = t->restart = false;
 	t->seen = t->discarded = 0;
-	t->begin_ms = t->moved_ms = now_ms();
+	t->begin_ms = t->moved_ms = clock_ms();
 	t->begin_have = t->have;
 }
 

@@ -25,8 +25,6 @@
 
 void build_free(struct build *b)
 {
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-
 	atomic_store(&b->digest_stop, true);
 	if (b->digest_running)
 		pthread_join(b->digest_thread, NULL);

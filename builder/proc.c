@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "proc.h"
 #include "str.h"
 
@@ -20,14 +20,6 @@
 #define LOG_MAX_BYTES      ((size_t)64 << 20) /* of one run: guest programs must not fill our disk */
 
 extern char **environ;
-
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 bool proc_have(const char *program)
 {
@@ -126,7 +118,7 @@ int proc_start(struct proc *p, const char *const *argv, const struct proc_option
 
 int proc_wait(struct proc *p, unsigned timeout_ms, int *ret_status, struct error *err)
 {
-	int64_t deadline = now_ms() + timeout_ms;
+	int64_t deadline = clock_ms() + timeout_ms;
 
 	for (;;) {
 		pid_t pid = waitpid(p->pid, ret_status, WNOHANG);
@@ -137,7 +129,7 @@ int proc_wait(struct proc *p, unsigned timeout_ms, int *ret_status, struct error
 		}
 		if (pid < 0 && errno != EINTR)
 			return error_errno(err, errno, "cannot wait for process %d", (int)p->pid);
-		if (now_ms() >= deadline)
+		if (clock_ms() >= deadline)
 			return 0;
 		poll(NULL, 0, 10);
 	}
@@ -251,7 +243,7 @@ static int pump(struct output *out, const struct proc_options *o, int text_fd, i
 	char buffer[16384];
 
 	while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - clock_ms();
 
 		if (left <= 0)
 			return -1;
@@ -286,7 +278,7 @@ static int run_failed(const char *name, struct output *out, struct error *err, c
 static int run_finish(struct proc *p, const char *name, struct output *out, int64_t deadline,
                       int *ret_exit, struct error *err)
 {
-	int64_t left = deadline - now_ms();
+	int64_t left = deadline - clock_ms();
 	CLEANUP_FREE char *how = NULL;
 	int status = 0;
 	int ended;
@@ -317,7 +309,7 @@ int proc_run_status(const char *const *argv, const struct proc_options *options,
 {
 	const struct proc_options none = {0};
 	const struct proc_options *o = options ? options : &none;
-	int64_t deadline = now_ms() + (o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS);
+	int64_t deadline = clock_ms() + (o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS);
 	struct output out = {.captured_max = max_bytes};
 	struct proc p = {0};
 	int text[2] = {-1, -1}, capture[2] = {-1, -1}, result = -1;

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+#include "fd.h"
 #include "sums-file.h"
 
 #define SHA256_DIGITS   64
@@ -63,21 +65,6 @@ static int open_temporary(const char *path, char **ret_name, struct error *err)
 	return error_errno(err, errno, "cannot write '%s'", path);
 }
 
-static int write_all(int fd, const char *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, data, size);
-
-		if (n < 0 && errno != EINTR)
-			return -1;
-		if (n > 0) {
-			data += n;
-			size -= (size_t)n;
-		}
-	}
-	return fsync(fd);
-}
-
 int whole_file_write(const char *path, const char *data, size_t size, struct error *err)
 {
 	CLEANUP_FREE char *temporary = NULL;
@@ -86,7 +73,7 @@ int whole_file_write(const char *path, const char *data, size_t size, struct err
 
 	if (fd < 0)
 		return -1;
-	result = write_all(fd, data, size);
+	result = fd_write_all(fd, data, size) < 0 ? -1 : fsync(fd);
 	errnum = errno;
 	if (close(fd) < 0 && result == 0) {
 		result = -1;
@@ -119,14 +106,6 @@ void whole_file_sweep(const char *path)
 
 /* --- The lock --- */
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Whoever is done takes the lock file away: one that we waited for may have lost its name. */
 static bool is_named(int fd, const char *path)
 {
@@ -154,7 +133,7 @@ static int try_lock(const char *path)
 static int take_lock(const char *path, unsigned wait_ms, int *ret_fd, struct error *err)
 {
 	const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
-	int64_t end = now_ms() + wait_ms;
+	int64_t end = clock_ms() + wait_ms;
 
 	for (;;) {
 		int fd = try_lock(path);
@@ -167,7 +146,7 @@ static int take_lock(const char *path, unsigned wait_ms, int *ret_fd, struct err
 			error_errno(err, errno, "cannot lock '%s'", path);
 			break;
 		}
-		if (now_ms() >= end) {
+		if (clock_ms() >= end) {
 			error_set(err, "cannot lock '%s': another process has held it for %u s",
 			          path, wait_ms / 1000);
 			error_hint(err, "wait for the other build, or look with 'fuser' who it is");

@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
+#include "fd.h"
 #include "sandbox.h"
 #include "tree-private.h"
 
@@ -197,21 +198,6 @@ static int op_read(struct rootfs *r, const char *path, size_t max_bytes, void **
 	return 0;
 }
 
-static int write_all(int fd, const char *data, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, data, size);
-
-		if (n < 0 && errno != EINTR)
-			return -1;
-		if (n > 0) {
-			data += n;
-			size -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
 /* One run of data between two holes. */
 static int copy_range(int from, int to, off_t at, off_t end, char *buffer)
 {
@@ -223,7 +209,7 @@ static int copy_range(int from, int to, off_t at, off_t end, char *buffer)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 || write_all(to, buffer, (size_t)n) < 0)
+		if (n < 0 || fd_write_all(to, buffer, (size_t)n) < 0)
 			return -1;
 		if (n == 0)
 			return 0;
@@ -296,7 +282,7 @@ static int write_content(int to, const struct content *content)
 	struct stat st;
 
 	if (content->data)
-		return write_all(to, content->data, content->size);
+		return fd_write_all(to, content->data, content->size);
 	return fstat(content->fd, &st) < 0 ? -1 : copy_sparse(content->fd, to, st.st_size);
 }
 

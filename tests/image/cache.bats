@@ -10,6 +10,7 @@ mkdir -p "$OUT"
 setup_file() {
 	need_root
 	export CACHE=$OUT/results
+	rm -rf "$CACHE"
 	mkdir -p "$CACHE"
 	# The answer of the accelerator's probe, so that it is not asked for once more.
 	cp "${XDG_CACHE_HOME:-$HOME/.cache}/gpuimg/accel.json" "$CACHE/" 2>/dev/null || true
@@ -42,6 +43,21 @@ expect_made() {
 
 same_image() {
 	cmp "$OUT/cached-$1.qcow2" "$OUT/cached-$2.qcow2"
+}
+
+# A script of the guest that takes its time, in a work directory where that can be seen.
+slow_script() {
+	printf '#!/bin/sh\ntouch /started\nsleep 3\n' >"$BATS_TEST_TMPDIR/slow.sh"
+	mkdir "$BATS_TEST_TMPDIR/work"
+}
+
+# while_it_runs COMMAND...: does it once that script has begun.
+while_it_runs() {
+	for _ in $(seq 200); do
+		[ -z "$(find "$BATS_TEST_TMPDIR/work" -maxdepth 3 -name started)" ] || break
+		sleep 0.1
+	done
+	"$@"
 }
 
 @test "the first build makes all, and leaves image and initramfs in the cache" {
@@ -187,15 +203,8 @@ same_image() {
 @test "a base that is replaced while the build runs: refused, and nothing is kept" {
 	cp "$image" "$BATS_TEST_TMPDIR/base.qcow2"
 	cp "$image" "$BATS_TEST_TMPDIR/other.qcow2"
-	printf '#!/bin/sh\ntouch /started\nsleep 3\n' >"$BATS_TEST_TMPDIR/slow.sh"
-	mkdir "$BATS_TEST_TMPDIR/work"
-	(
-		for _ in $(seq 200); do
-			[ -z "$(find "$BATS_TEST_TMPDIR/work" -maxdepth 3 -name started)" ] || break
-			sleep 0.1
-		done
-		mv "$BATS_TEST_TMPDIR/other.qcow2" "$BATS_TEST_TMPDIR/base.qcow2"
-	) 3>&- &
+	slow_script
+	while_it_runs mv "$BATS_TEST_TMPDIR/other.qcow2" "$BATS_TEST_TMPDIR/base.qcow2" 3>&- &
 	FROM=$BATS_TEST_TMPDIR/base.qcow2 run_split make_it replaced --work-dir="$BATS_TEST_TMPDIR/work" --run="$BATS_TEST_TMPDIR/slow.sh"
 	wait
 	expect_status 4
@@ -204,16 +213,9 @@ same_image() {
 }
 
 @test "a script that is changed before its turn comes: refused" {
-	printf '#!/bin/sh\ntouch /started\nsleep 3\n' >"$BATS_TEST_TMPDIR/slow.sh"
+	slow_script
 	echo '#!/bin/sh' >"$BATS_TEST_TMPDIR/second.sh"
-	mkdir "$BATS_TEST_TMPDIR/work"
-	(
-		for _ in $(seq 200); do
-			[ -z "$(find "$BATS_TEST_TMPDIR/work" -maxdepth 3 -name started)" ] || break
-			sleep 0.1
-		done
-		echo 'touch /changed' >>"$BATS_TEST_TMPDIR/second.sh"
-	) 3>&- &
+	while_it_runs sed -i '$a touch /changed' "$BATS_TEST_TMPDIR/second.sh" 3>&- &
 	run_split make_it swapped --work-dir="$BATS_TEST_TMPDIR/work" --run="$BATS_TEST_TMPDIR/slow.sh" --run="$BATS_TEST_TMPDIR/second.sh"
 	wait
 	expect_status 4
