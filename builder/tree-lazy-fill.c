@@ -7,11 +7,14 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "fd.h"
 #include "tree-lazy.h"
 
 #define CAPABILITY     "security.capability"
 #define CAPABILITY_MAX 64
-#define WRITER_TRIES   200 /* of a millisecond */
+#define AT_ONCE_BYTES  (4 << 20)
+#define HOLE_BYTES     65536 /* of zeros: the source may have a hole there */
+#define WRITER_TRIES   200   /* of a millisecond */
 
 static int fill_fail(const char *path, struct error *err)
 {
@@ -25,16 +28,44 @@ struct kept {
 	struct stat st;
 };
 
+/* The time first: who looks at the file meanwhile sees another one only for this moment. */
 static int restore(int fd, const struct kept *kept)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, kept->st.st_mtim};
 
+	if (futimens(fd, times) < 0)
+		return -1;
 	if (kept->capability_size > 0 &&
 	    fsetxattr(fd, CAPABILITY, kept->capability, (size_t)kept->capability_size, 0) < 0)
 		return -1;
-	if ((kept->st.st_mode & 06000) && fchmod(fd, kept->st.st_mode & 07777) < 0)
+	return (kept->st.st_mode & 06000) ? fchmod(fd, kept->st.st_mode & 07777) : 0;
+}
+
+static bool has_hole(const char *data, size_t size)
+{
+	static const char zeros[HOLE_BYTES];
+
+	for (size_t at = 0; at + HOLE_BYTES <= size; at += HOLE_BYTES)
+		if (memcmp(data + at, zeros, HOLE_BYTES) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Most files, in one write: between that and restore() the file has the wrong mtime, and cp -p of
+ * another program would take it over. 0: done, 1: not for this way, -1.
+ */
+static int write_at_once(struct rootfs *filler, int fd, const struct kept *kept, const char *path,
+                         struct error *err)
+{
+	CLEANUP_FREE void *data = NULL;
+	size_t size, wanted = (size_t)kept->st.st_size;
+
+	if (filler->ops->read(filler, path, AT_ONCE_BYTES, &data, &size, err) < 0)
 		return -1;
-	return futimens(fd, times);
+	if (has_hole(data, size))
+		return 1;
+	return fd_write_all(fd, data, size < wanted ? size : wanted) < 0 ? fill_fail(path, err) : 0;
 }
 
 /* Holes take no blocks; the last block is not all the file's. */
@@ -51,10 +82,15 @@ static int write_content(struct rootfs *filler, int event_fd, const struct tree_
 {
 	CLEANUP_FREE char *link = str_format("/proc/self/fd/%d", event_fd);
 	CLEANUP_CLOSE int fd = open(link, O_WRONLY | O_CLOEXEC);
+	int result = 1;
 
 	if (fd < 0)
 		return fill_fail(path, err);
-	if (kept->st.st_size > 0 && filler->ops->copy_out(filler, path, fd, err) < 0)
+	if (entry->size_bytes <= AT_ONCE_BYTES)
+		result = write_at_once(filler, fd, kept, path, err);
+	if (result == 1 && kept->st.st_size > 0)
+		result = filler->ops->copy_out(filler, path, fd, err);
+	if (result < 0)
 		return -1;
 	if (kept->st.st_size != (off_t)entry->size_bytes && ftruncate(fd, kept->st.st_size) < 0)
 		return fill_fail(path, err);

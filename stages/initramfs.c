@@ -6,6 +6,7 @@
  * where update-initramfs.conf says update_initramfs=no, both with exit code 0. The new file is
  * made beside the old one, read, and only then renamed.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,10 @@
 #define ESTIMATE_BYTES     (64UL * 1024 * 1024) /* for a first initramfs, if no other tells */
 #define GENERATE_TIMEOUT_S 3600
 /* Sourced by mkinitramfs after its configuration, and not copied into the initramfs. */
-#define HOOKS_DIR   "/usr/share/initramfs-tools/conf-hooks.d"
-#define TYPE_HOOK   HOOKS_DIR "/zz-gpuimg-root-type"
+#define HOOKS_DIR "/usr/share/initramfs-tools/conf-hooks.d"
+#define TYPE_HOOK HOOKS_DIR "/zz-gpuimg-root-type"
+/* Generators read the same programs in the same order: the second finds them read. */
+#define STAGGER_MS  2000
 #define WORKERS_MAX 4 /* a generator takes some 200 MB of memory and of disk */
 
 /*
@@ -165,17 +168,29 @@ static void *worker(void *opaque)
 	return NULL;
 }
 
-/* In the sandbox, kernels side by side; the appliance runs one command at a time. */
+static void *late_worker(void *opaque)
+{
+	poll(NULL, 0, STAGGER_MS);
+	return worker(opaque);
+}
+
+/*
+ * In the sandbox, kernels side by side; the appliance runs one command at a time. Where the bytes
+ * are to be the same each time (SOURCE_DATE_EPOCH), one after the other: a file that one generator
+ * opens first has another mtime for the moment in which it is filled (tree-lazy-fill.c), and the
+ * other one might copy that.
+ */
 static void run_jobs(const struct build *b, struct queue *q)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	size_t workers = !b->sandbox || cpus < 1 ? 1 : (size_t)cpus, started = 0;
+	bool one = !b->sandbox || b->clamp_times || cpus < 1;
+	size_t workers = one ? 1 : (size_t)cpus, started = 0;
 	pthread_t threads[WORKERS_MAX];
 
 	if (workers > WORKERS_MAX)
 		workers = WORKERS_MAX;
 	while (started + 1 < workers && started + 1 < q->count &&
-	       pthread_create(&threads[started], NULL, worker, q) == 0)
+	       pthread_create(&threads[started], NULL, late_worker, q) == 0)
 		started++;
 	worker(q);
 	while (started > 0)

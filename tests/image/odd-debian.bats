@@ -18,6 +18,8 @@ setup_file() {
 		touch /boot/from-script
 	END
 	echo "hello from outside" >"$OUT/hello"
+	# So that a build of the build has the same initramfs.
+	export SOURCE_DATE_EPOCH=1700000000
 	GPUIMG_TEST_SECRET=leaked built odd "$base" -v --run="$OUT/probe.sh" --upload="$OUT/hello:/opt/site/hello" \
 		--upload="$REPO/cloud-init/10-datasources.cfg:/etc/cloud/cloud.cfg.d/10-datasources.cfg" --cmdline-add=iommu=pt
 	sha_after=$(sha256sum <"$base")

@@ -149,15 +149,33 @@ static void make_source(const char *s)
 	}
 }
 
+static int begin_read(const struct filler *f, const char *path, struct error *err)
+{
+	if (f->slow)
+		poll(NULL, 0, WAIT_MS);
+	return f->torn && str_equal(path, "/bad")
+	               ? error_set(err, "cannot read '%s': bad block", path)
+	               : 0;
+}
+
 static int filler_copy_out(struct rootfs *r, const char *path, int fd, struct error *err)
 {
 	const struct filler *f = (struct filler *)r;
 
+	if (begin_read(f, path, err) < 0 || f->inner->ops->copy_out(f->inner, path, fd, err) < 0)
+		return -1;
 	if (f->slow)
 		poll(NULL, 0, WAIT_MS);
-	if (f->torn && str_equal(path, "/bad"))
-		return error_set(err, "cannot read '%s': bad block", path);
-	if (f->inner->ops->copy_out(f->inner, path, fd, err) < 0)
+	return 0;
+}
+
+static int filler_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
+                       size_t *ret_size, struct error *err)
+{
+	const struct filler *f = (struct filler *)r;
+
+	if (begin_read(f, path, err) < 0 ||
+	    f->inner->ops->read(f->inner, path, max_bytes, ret, ret_size, err) < 0)
 		return -1;
 	if (f->slow)
 		poll(NULL, 0, WAIT_MS);
@@ -171,6 +189,16 @@ static int bomb_copy_out(struct rootfs *r, const char *path, int fd, struct erro
 	return fallocate(fd, 0, 0, 1 << 20) < 0 ? error_errno(err, errno, "%s", path) : 0;
 }
 
+/* Nothing but zeros, so that it is taken for sparse. */
+static int bomb_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
+                     size_t *ret_size, struct error *err)
+{
+	(void)r, (void)path, (void)max_bytes, (void)err;
+	*ret = mem_alloc(1 << 20);
+	*ret_size = 1 << 20;
+	return 0;
+}
+
 static int bomb_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
                         uint64_t *ret_size_bytes, struct error *err)
 {
@@ -180,8 +208,10 @@ static int bomb_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_b
 	return 0;
 }
 
-static const struct rootfs_ops filler_ops = {.name = "filler", .copy_out = filler_copy_out};
-static const struct rootfs_ops bomb_ops = {.name = "bomb", .copy_out = bomb_copy_out};
+static const struct rootfs_ops filler_ops = {
+	.name = "filler", .copy_out = filler_copy_out, .read = filler_read};
+static const struct rootfs_ops bomb_ops = {
+	.name = "bomb", .copy_out = bomb_copy_out, .read = bomb_read};
 
 static struct tree *extract(struct fixture *f, struct filler *filler)
 {
