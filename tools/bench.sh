@@ -36,7 +36,7 @@ accel=
 failures=0
 
 # shellcheck source=/dev/null # tools/bench/*.sh, each checked on its own
-for part in host ways measure view check report growth; do
+for part in ticks host ways measure view check report growth; do
 	. "$here/bench/$part.sh"
 done
 

@@ -122,7 +122,7 @@ start_way()
 		wrap=(unshare --mount --pid --fork --kill-child --mount-proc)
 	fi
 	set -m
-	/usr/bin/time -o "$run_log.time" -f '%e %U %S' \
+	/usr/bin/time -o "$run_log.time" -f %e \
 		env "${env[@]}" "${wrap[@]}" bash "$here/bench/way.sh" "$1" \
 		</dev/null >"$run_log" 2>&1 &
 	child=$!
@@ -144,15 +144,18 @@ run_sample()
 {
 	local way=$1 round=$2 status=0 reason='' extra=''
 	local run_dir=$work/run run_log=$work/way.log began bench_extra
+	local began_ticks ended_ticks
 
 	settle
 	began=$EPOCHREALTIME
+	began_ticks=$(machine_ticks)
 	start_way "$way" "$round"
 	watch_way || reason="stopped after $timeout_s s"
 	if [ -n "$child" ]; then
 		wait "$child" || status=$?
 		child=
 	fi
+	ended_ticks=$(machine_ticks)
 	[ "$way" != gpuimg-changed ] || extra=$bench_extra
 	if [ -z "$reason" ] && [ "$status" -ne 0 ]; then
 		tail -n 15 "$run_log" >&2

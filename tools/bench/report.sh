@@ -51,6 +51,11 @@ own_memory()
 	done
 }
 
+ticks_to_seconds()
+{
+	awk -v t="$1" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'
+}
+
 # what virt-customize alone took is a row of its own: up to its mark
 record_parts()
 {
@@ -59,7 +64,7 @@ record_parts()
 	[ -f "$run_log.marks" ] || return 0
 	while read -r name time_stamp ticks bytes; do
 		record "$1" "$2" "$(awk -v a="$began" -v b="$time_stamp" 'BEGIN { printf "%.2f", b - a }')" \
-			"$(awk -v t="$ticks" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }')" \
+			"$(ticks_to_seconds "$((ticks - began_ticks))")" \
 			"$time_stamp" "$bytes"
 	done <"$run_log.marks"
 }
@@ -67,7 +72,7 @@ record_parts()
 # record_sample WAY ROUND REASON: the whole way, and its parts
 record_sample()
 {
-	local name=$1 seconds user system out=$run_dir/out/result.qcow2
+	local name=$1 seconds out=$run_dir/out/result.qcow2
 
 	if [ -n "$3" ]; then
 		record_failed "$name" "$2" "$3"
@@ -75,9 +80,9 @@ record_sample()
 	fi
 	record_parts "$1" "$2"
 	[ ! -f "$run_log.marks" ] || name=${name/virt-customize/virt-sparsify}
-	read -r seconds user system < <(tail -n 1 "$run_log.time")
+	seconds=$(tail -n 1 "$run_log.time")
 	record "$name" "$2" "$seconds" \
-		"$(awk -v u="$user" -v s="$system" 'BEGIN { printf "%.2f", u + s }')" '' \
+		"$(ticks_to_seconds "$((ended_ticks - began_ticks))")" '' \
 		"$(stat -c %s "$out")" "$(sha256sum <"$out" | cut -d' ' -f1)" "$(own_memory)"
 	step "$name: $seconds s"
 }

@@ -7,20 +7,17 @@
 # shellcheck disable=SC2154 # they come from the environment
 set -euo pipefail
 
+. "$bench_repo/tools/bench/ticks.sh"
+
 readonly BLOCK=modprobe.d/gpuimg-gpu-block.conf DROPIN=grub.d/zz-gpuimg.cfg
 
 # bash ends on a signal only after its foreground child has, which gets the same signal
 trap 'exit 143' TERM HUP INT
 
-# mark NAME FILE: that part ends here: time, CPU ticks of all that has ended, size of its result
+# mark NAME FILE: that part ends here: time, CPU ticks of the machine, size of its result
 mark()
 {
-	local line fields
-
-	read -r line </proc/$$/stat
-	read -r -a fields <<<"${line##*) }"
-	echo "$1 $EPOCHREALTIME $((fields[11] + fields[12] + fields[13] + fields[14]))" \
-		"$(stat -c %s "$2")" >>"$bench_marks"
+	echo "$1 $EPOCHREALTIME $(machine_ticks) $(stat -c %s "$2")" >>"$bench_marks"
 }
 
 gpuimg_build()
