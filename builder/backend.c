@@ -216,8 +216,6 @@ static void spare_mounts(const struct build *b, struct strv *changed, struct str
 	CLEANUP_STRV struct strv dropped = {0};
 	const struct guest *guest = b->guest;
 
-	if (!extfs_supports(guest->mounts[0].volume))
-		return;
 	for (size_t i = 1; i < guest->mount_count; i++)
 		if (!extfs_supports(guest->mounts[i].volume))
 			strv_add(&mounts, guest->mounts[i].path);

@@ -104,30 +104,3 @@ int base_check_same(const struct build *b, struct error *err)
 	error_hint(err, "build again, from a copy that nobody else writes");
 	return error_code(err, EXIT_INPUT);
 }
-
-static void *digest_thread(void *opaque)
-{
-	struct build *b = opaque;
-
-	cache_digest_file(b->cache, b->base_path, &b->digest_stop, &b->base_digest, &b->digest_err);
-	return NULL;
-}
-
-/* The base's digest costs a read of the whole file: beside the work, not before it. */
-void base_start_digest(struct build *b)
-{
-	b->digest_running =
-		!b->base_digest && pthread_create(&b->digest_thread, NULL, digest_thread, b) == 0;
-}
-
-int base_wait_digest(struct build *b, struct error *err)
-{
-	if (b->digest_running)
-		pthread_join(b->digest_thread, NULL);
-	b->digest_running = false;
-	if (b->base_digest || !b->base_path)
-		return 0;
-	if (b->digest_err.message)
-		return error_take(err, &b->digest_err);
-	return cache_digest_file(b->cache, b->base_path, NULL, &b->base_digest, err);
-}

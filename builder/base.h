@@ -11,8 +11,4 @@ int base_get(struct build *b, struct error *err);
 /* Fails (EXIT_INPUT) if the file is not the one, as it was, that base_get() found: it is opened by
  * several programs, one after the other. */
 int base_check_same(const struct build *b, struct error *err);
-/* Its SHA-256, computed in a thread (or remembered); base_wait_digest() sets b->base_digest. */
-void base_start_digest(struct build *b);
-int base_wait_digest(struct build *b, struct error *err);
-
 #endif

@@ -7,13 +7,13 @@
 
 #include <jansson.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "accel.h"
 #include "appliance.h"
 #include "bootchain.h"
 #include "cache.h"
+#include "digest-job.h"
 #include "export.h"
 #include "finding.h"
 #include "guest.h"
@@ -35,10 +35,7 @@ struct build {
 	int base_hold_fd;      /* keeps 'cache prune' away from it; -1 for a file of the user's */
 	char *base_digest;     /* set by build_wait_digest() */
 	struct stat base_stat; /* see base_check_same() */
-	pthread_t digest_thread;
-	bool digest_running;
-	atomic_bool digest_stop;
-	struct error digest_err;
+	struct digest_job base_digest_job, result_digest_job;
 	struct cache *cache;
 	struct reuse *reuse;          /* reuse.h's own, while initramfs are made */
 	struct strv initramfs_reused; /* versions of kernels whose initramfs the cache had */

@@ -62,6 +62,8 @@ void extfs_entry_changed(const struct extfs_volume *v, ext2_ino_t dir_inode, con
 void extfs_dir_gone(const struct extfs_volume *v, ext2_ino_t dir_inode);
 int extfs_names(const struct extfs_node *dir, struct strv *ret, struct error *err);
 
+/* The part of 'path' that lies below 'mount', from its slash on; NULL: not below it. */
+const char *extfs_path_below(const char *mount, const char *path);
 uint64_t extfs_node_size(const struct extfs_node *node);
 /* Fails unless the block map of the inode is sound: see walk_runs() in extfs-content.c. */
 int extfs_node_check_map(const struct extfs_node *node, struct error *err);

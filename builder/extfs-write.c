@@ -24,23 +24,13 @@ static void place_free(struct place *p)
 
 #define CLEANUP_PLACE __attribute__((cleanup(place_free)))
 
-/* The part of 'path' that lies below 'mount', from its slash on; NULL: not below it. */
-static const char *path_below(const char *mount, const char *path)
-{
-	size_t length = strcmp(mount, "/") == 0 ? 0 : strlen(mount);
-
-	if (strncmp(path, mount, length) != 0)
-		return NULL;
-	return path[length] == '/' || path[length] == '\0' ? path + length : NULL;
-}
-
 static struct write_volume *find_volume(const struct extfs_writer *w, const char *path,
                                         const char **ret_below)
 {
 	struct write_volume *best = NULL;
 
 	for (size_t i = 0; i < w->count; i++) {
-		const char *below = path_below(w->volumes[i]->path, path);
+		const char *below = extfs_path_below(w->volumes[i]->path, path);
 
 		if (!below || (best && strlen(w->volumes[i]->path) < strlen(best->path)))
 			continue;
@@ -54,7 +44,7 @@ static struct write_volume *find_volume(const struct extfs_writer *w, const char
 static bool holds_mount(const struct extfs_writer *w, const char *path)
 {
 	for (size_t i = 0; i < w->count; i++)
-		if (path_below(path, w->volumes[i]->path))
+		if (extfs_path_below(path, w->volumes[i]->path))
 			return true;
 	return false;
 }

@@ -18,8 +18,7 @@ struct extfs {
 	size_t count;
 };
 
-/* The part of 'path' that lies below 'mount', from its slash on; NULL: not below it. */
-static const char *path_below(const char *mount, const char *path)
+const char *extfs_path_below(const char *mount, const char *path)
 {
 	size_t length = strcmp(mount, "/") == 0 ? 0 : strlen(mount);
 
@@ -35,7 +34,7 @@ static size_t find_mount(const struct extfs *x, const char *path, const char **r
 
 	*ret_below = path;
 	for (size_t i = 0; i < x->count; i++) {
-		const char *below = path_below(x->mounts[i].path, path);
+		const char *below = extfs_path_below(x->mounts[i].path, path);
 
 		if (!below || strlen(x->mounts[i].path) < best_length)
 			continue;

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base.h"
-#include "digest.h"
 #include "export.h"
 #include "packages.h"
 #include "pipeline.h"
@@ -25,9 +24,8 @@
 
 void build_free(struct build *b)
 {
-	atomic_store(&b->digest_stop, true);
-	if (b->digest_running)
-		pthread_join(b->digest_thread, NULL);
+	digest_job_end(&b->base_digest_job);
+	digest_job_end(&b->result_digest_job);
 	reuse_finish(b);
 	if (b->tree_remover_running)
 		pthread_join(b->tree_remover, NULL);
@@ -49,7 +47,6 @@ void build_free(struct build *b)
 	bootchain_free(&b->after);
 	findings_free(&b->findings);
 	accel_free(&b->accel);
-	error_free(&b->digest_err);
 	strv_free(&b->blocked);
 	strv_free(&b->params);
 	strv_free(&b->initramfs_digests);
@@ -348,30 +345,6 @@ static int boot_step(struct build *b, struct error *err)
 	return error_code(err, EXIT_PROOF);
 }
 
-/* The exported file's digest: beside the proof, which reads little of it. */
-static void *result_digest_thread(void *opaque)
-{
-	struct build *b = opaque;
-
-	digest_file(b->result_path, "SHA256", &b->result_digest, &b->digest_err);
-	return NULL;
-}
-
-static void start_result_digest(struct build *b)
-{
-	b->digest_running = pthread_create(&b->digest_thread, NULL, result_digest_thread, b) == 0;
-}
-
-static int wait_result_digest(struct build *b, struct error *err)
-{
-	if (b->digest_running)
-		pthread_join(b->digest_thread, NULL);
-	b->digest_running = false;
-	if (b->digest_err.message)
-		return error_take(err, &b->digest_err);
-	return b->result_digest ? 0 : digest_file(b->result_path, "SHA256", &b->result_digest, err);
-}
-
 /* An image of the cache: what the boot test and the report ask about it. */
 static int take_reused(struct build *b, struct error *err)
 {
@@ -413,14 +386,16 @@ static int make_image(struct build *b, const struct backend *backend, struct err
 	if (build_step(b, "commit", "write the changes to the image", backend->commit, err) < 0 ||
 	    build_step(b, "export", "write the compressed image", export_step, err) < 0)
 		return -1;
-	if (base_check_same(b, err) < 0)
+	/* Waited for before the last look at the base, so that it is of the same file. */
+	if (digest_job_wait(&b->base_digest_job, &b->base_digest, err) < 0 ||
+	    base_check_same(b, err) < 0)
 		return -1;
-	start_result_digest(b);
+	digest_job_begin(&b->result_digest_job, b->cache, b->result_path);
 	if (build_step(b, "prove", "read the exported image back", build_prove, err) < 0)
 		return -1;
 	/* Only what was proven is worth keeping. */
 	reuse_start_keeping(b);
-	return wait_result_digest(b, err);
+	return digest_job_wait(&b->result_digest_job, &b->result_digest, err);
 }
 
 static int reuse_step(struct build *b, struct error *err)
@@ -430,10 +405,10 @@ static int reuse_step(struct build *b, struct error *err)
 
 int build_make_image(struct build *b, const struct backend *backend, struct error *err)
 {
-	if (base_wait_digest(b, err) < 0)
-		return -1;
-	if (b->options->cache &&
-	    build_step(b, "cache", "look whether this image was built before", reuse_step, err) < 0)
+	/* The base's digest is part of every key. */
+	if (b->options->cache && (digest_job_wait(&b->base_digest_job, &b->base_digest, err) < 0 ||
+	                          build_step(b, "cache", "look whether this image was built before",
+	                                     reuse_step, err) < 0))
 		return -1;
 	b->usage = usage_start(b->work_dir, b->result_path);
 	if (b->reused ? take_reused(b, err) < 0 : make_image(b, backend, err) < 0)
@@ -474,8 +449,8 @@ int build_accept(struct build *b, const char *output_dir, const struct backend *
 {
 	if (check_profile(b, err) < 0 || open_cache(b, err) < 0 || base_get(b, err) < 0)
 		return -1;
-	if (!b->options->plan)
-		base_start_digest(b);
+	if (!b->options->plan && !b->base_digest)
+		digest_job_begin(&b->base_digest_job, b->cache, b->base_path);
 	if (build_step(b, "preflight", "look at the base image", preflight, err) < 0 ||
 	    check_stages(b, err) < 0 || check_space(b, output_dir, err) < 0)
 		return -1;

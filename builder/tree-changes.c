@@ -16,12 +16,9 @@ static int scan_fail(const char *path, struct error *err)
 	return error_errno(err, errno, "cannot look through '%s' in the sandbox's tree", path);
 }
 
-/* Calls for everything in the directory, in the order of an index. */
-struct scan {
-	int (*visit)(struct scan *scan, int dir_fd, const char *name, const char *path,
-	             const struct stat *st, struct error *err);
-	void *opaque;
-};
+struct comparison;
+static int compare_entry(struct comparison *c, int dir_fd, const char *name, const char *path,
+                         const struct stat *st, struct error *err);
 
 static int list_names(int dir_fd, struct strv *names)
 {
@@ -47,9 +44,10 @@ static int list_names(int dir_fd, struct strv *names)
 	return result;
 }
 
-static int scan_dir(struct scan *scan, int fd, const char *path, unsigned depth, struct error *err);
+static int scan_dir(struct comparison *c, int fd, const char *path, unsigned depth,
+                    struct error *err);
 
-static int scan_entry(struct scan *scan, int dir_fd, const char *name, const char *path,
+static int scan_entry(struct comparison *c, int dir_fd, const char *name, const char *path,
                       unsigned depth, struct error *err)
 {
 	CLEANUP_CLOSE int fd = -1;
@@ -57,16 +55,17 @@ static int scan_entry(struct scan *scan, int dir_fd, const char *name, const cha
 
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return scan_fail(path, err);
-	if (scan->visit(scan, dir_fd, name, path, &st, err) < 0)
+	if (compare_entry(c, dir_fd, name, path, &st, err) < 0)
 		return -1;
 	if (!S_ISDIR(st.st_mode))
 		return 0;
 	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? scan_fail(path, err) : scan_dir(scan, fd, path, depth + 1, err);
+	return fd < 0 ? scan_fail(path, err) : scan_dir(c, fd, path, depth + 1, err);
 }
 
-/* 'path' is "" for the root. */
-static int scan_dir(struct scan *scan, int fd, const char *path, unsigned depth, struct error *err)
+/* Compares everything in the directory, in the order of the index. 'path' is "" for the root. */
+static int scan_dir(struct comparison *c, int fd, const char *path, unsigned depth,
+                    struct error *err)
 {
 	CLEANUP_STRV struct strv names = {0};
 
@@ -80,7 +79,7 @@ static int scan_dir(struct scan *scan, int fd, const char *path, unsigned depth,
 		CLEANUP_FREE char *child = str_format("%s/%s", path, names.items[i]);
 
 		if (!tree_is_skipped(child) &&
-		    scan_entry(scan, fd, names.items[i], child, depth, err) < 0)
+		    scan_entry(c, fd, names.items[i], child, depth, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -207,10 +206,9 @@ static int need_content(const struct comparison *c, int dir_fd, const char *name
 	return -1;
 }
 
-static int compare_entry(struct scan *scan, int dir_fd, const char *name, const char *path,
+static int compare_entry(struct comparison *c, int dir_fd, const char *name, const char *path,
                          const struct stat *st, struct error *err)
 {
-	struct comparison *c = scan->opaque;
 	uint32_t before_mode;
 	int changed = 1;
 
@@ -240,7 +238,6 @@ int tree_changes(const struct tree *tree, struct strv *ret_changed, struct strv 
 	CLEANUP_STRV struct strv changed = {0};
 	CLEANUP_STRV struct strv removed = {0};
 	struct comparison c = {.tree = tree, .changed = &changed, .removed = &removed};
-	struct scan scan = {.visit = compare_entry, .opaque = &c};
 	int result;
 
 	*ret_changed = (struct strv){0};
@@ -248,7 +245,7 @@ int tree_changes(const struct tree *tree, struct strv *ret_changed, struct strv 
 	if (tree->lazy)
 		lazy_sync(tree->lazy);
 	set_next(&c, 0);
-	result = scan_dir(&scan, tree->root_fd, "", 0, err);
+	result = scan_dir(&c, tree->root_fd, "", 0, err);
 	pass_removed(&c, NULL);
 	free(c.next_path);
 	free(c.gone);
@@ -309,32 +306,4 @@ void tree_spare_mounts(const struct strv *mounts, struct strv *changed, struct s
 			drop(changed, i, &dropped);
 	strv_sort(&dropped);
 	*ret_dropped = dropped;
-}
-
-/* What the directory takes on the disk. */
-struct measure {
-	struct inode_table seen; /* of several names */
-	uint64_t bytes;
-};
-
-static int measure_entry(struct scan *scan, int dir_fd, const char *name, const char *path,
-                         const struct stat *st, struct error *err)
-{
-	struct measure *m = scan->opaque;
-
-	(void)dir_fd, (void)name, (void)path, (void)err;
-	if (st->st_nlink == 1 || S_ISDIR(st->st_mode) ||
-	    !inode_table_add(&m->seen, st->st_dev, st->st_ino, 0))
-		m->bytes += (uint64_t)st->st_blocks * 512;
-	return 0;
-}
-
-uint64_t tree_disk_bytes(const struct tree *tree, struct error *err)
-{
-	struct measure m = {0};
-	struct scan scan = {.visit = measure_entry, .opaque = &m};
-	int result = scan_dir(&scan, tree->root_fd, "", 0, err);
-
-	inode_table_free(&m.seen);
-	return result < 0 ? 0 : m.bytes;
 }

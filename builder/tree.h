@@ -44,9 +44,8 @@ int tree_check(struct tree *tree, struct error *err);
 /* Whether it has placeholders. */
 bool tree_is_lazy(const struct tree *tree);
 bool tree_can_be_lazy(void); /* whether this host lets us watch opens at all */
-/* Bytes of data copied to the directory until now, and what it takes on the disk. */
+/* Bytes of data copied to the directory until now. */
 uint64_t tree_filled_bytes(const struct tree *tree);
-uint64_t tree_disk_bytes(const struct tree *tree, struct error *err);
 void tree_free(struct tree *tree); /* the directory stays */
 DEFINE_CLEANUP(tree, struct tree *, tree_free)
 #define CLEANUP_TREE CLEANUP(cleanup_tree)

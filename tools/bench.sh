@@ -35,9 +35,9 @@ view_pid=
 accel=
 failures=0
 
-# shellcheck source=/dev/null # tools/bench/*.sh, each checked on its own
-for part in ticks host ways measure view check report growth; do
-	. "$here/bench/$part.sh"
+# shellcheck source=/dev/null # each is checked on its own
+for part in make-base/child bench/{ticks,host,ways,measure,view,check,report,growth}; do
+	. "$here/$part.sh"
 done
 
 step()

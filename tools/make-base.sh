@@ -45,7 +45,7 @@ child=
 unfinished=()
 
 # shellcheck source=/dev/null # tools/make-base/*.sh, each checked on its own
-for part in host recipe root grub disk xfs; do
+for part in child host recipe root grub disk xfs; do
 	. "$here/make-base/$part.sh"
 done
 

@@ -16,6 +16,7 @@
 #include "builder/qcow2-map.h"
 #include "builder/qcow2-writer.h"
 #include "builder/str.h"
+#include "tests/unit/files.h"
 #include "tests/unit/tap.h"
 
 #define DISK_BYTES  (((size_t)10 << 20) + 2560) /* the last cluster is never whole */
@@ -39,16 +40,6 @@ static uint64_t next_random(uint64_t *state)
 {
 	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 	return *state >> 33;
-}
-
-static void write_file(const char *name, const void *data, size_t size)
-{
-	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-		printf("Bail out! cannot write %s\n", name);
-	if (fd >= 0)
-		close(fd);
 }
 
 static char *read_whole(const char *name, size_t *ret_size)

@@ -16,6 +16,7 @@
 #include "builder/proc.h"
 #include "builder/qcow2.h"
 #include "builder/str.h"
+#include "tests/unit/files.h"
 #include "tests/unit/tap.h"
 
 #define RAW_BYTES  ((size_t)(6 * 512 * 1024 + 5 * 512))
@@ -31,16 +32,6 @@ static int run_argv(const char *const *argv)
 }
 
 #define try_run(...) run_argv((const char *const[]){__VA_ARGS__, NULL})
-
-static void write_file(const char *name, const void *data, size_t size)
-{
-	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-		printf("Bail out! cannot write %s\n", name);
-	if (fd >= 0)
-		close(fd);
-}
 
 static char *read_whole(const char *name, size_t *ret_size)
 {

@@ -86,21 +86,6 @@ machine_json()
 	warn "the machine is busy (load $(cut -d' ' -f1 /proc/loadavg)): figures will be too high"
 }
 
-# the way's process group; its pid namespace, if it has one, goes with its first process
-stop_child()
-{
-	local tries
-
-	kill -TERM -- "-$child" 2>/dev/null || true
-	for ((tries = 0; tries < 50; tries++)); do
-		kill -0 -- "-$child" 2>/dev/null || break
-		sleep 0.2
-	done
-	kill -KILL -- "-$child" 2>/dev/null || true
-	wait "$child" 2>/dev/null || true
-	child=
-}
-
 # never delete through a mount, nor leave a loop device behind
 remove_tree()
 {

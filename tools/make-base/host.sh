@@ -95,20 +95,6 @@ cleanup()
 	exit "$status"
 }
 
-# its whole process group: mmdebstrap alone would let the package manager below it finish first
-stop_child()
-{
-	local tries
-
-	kill -TERM -- "-$child" 2>/dev/null || true
-	for ((tries = 0; tries < 50; tries++)); do
-		kill -0 -- "-$child" 2>/dev/null || break
-		sleep 0.2
-	done
-	kill -KILL -- "-$child" 2>/dev/null || true
-	wait "$child" 2>/dev/null || true
-}
-
 # a customize script may have mounted something and died: never delete through a mount
 remove_tree()
 {
