@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The appliance's own state, for its two files. */
+/* The appliance's own state, for its files. */
 #ifndef GPUIMG_APPLIANCE_INTERNAL_H
 #define GPUIMG_APPLIANCE_INTERNAL_H
 
@@ -33,6 +33,14 @@ struct appliance {
 
 /* "<attempted> in the appliance: <libguestfs' last error>"; returns -1. */
 int appliance_error(struct error *err, struct appliance *a, const char *attempted);
+
+/* What the appliance calls it: the image is its first disk. Owned by the caller. */
+char *appliance_device(const struct volume *volume);
+int appliance_mount_options(struct appliance *a, const struct volume *volume, const char *options,
+                            const char *path, struct error *err);
+
+/* A call's deadline; the others are with their calls. */
+#define APPLIANCE_MOUNT_S 120
 
 /*
  * appliance-watch.c: libguestfs' calls know no deadline. What stands between watch and unwatch

@@ -8,6 +8,8 @@
 #include "appliance-internal.h"
 
 #define COMMAND_S     3600 /* unless the caller says otherwise */
+#define CALL_S        120
+#define DATA_S        600 /* a large file, or a directory with all that is below it */
 #define TAIL_LINES    6
 #define TAIL_LINE_MAX 300
 
@@ -21,6 +23,22 @@ static struct appliance *appliance_of(struct rootfs *r)
 	return ((struct appliance_root *)r)->a;
 }
 
+/* A damaged file system can make the appliance's kernel hang: no call goes without a deadline. */
+static struct appliance *watch(struct rootfs *r, unsigned seconds)
+{
+	struct appliance *a = appliance_of(r);
+
+	appliance_watch(a, seconds);
+	return a;
+}
+
+static inline void cleanup_watch(struct appliance **a)
+{
+	appliance_unwatch(*a);
+}
+
+#define CLEANUP_WATCH CLEANUP(cleanup_watch)
+
 static int failed(struct rootfs *r, struct error *err, const char *verb, const char *path)
 {
 	CLEANUP_FREE char *shown = str_printable(path, 300);
@@ -33,7 +51,7 @@ static int failed(struct rootfs *r, struct error *err, const char *verb, const c
 static int root_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret,
                       struct error *err)
 {
-	struct appliance *a = appliance_of(r);
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
 	struct guestfs_statns *st = guestfs_lstatns(a->g, path);
 
 	if (!st) {
@@ -57,7 +75,8 @@ static int root_lstat(struct rootfs *r, const char *path, struct rootfs_stat *re
 
 static int root_readlink(struct rootfs *r, const char *path, char **ret, struct error *err)
 {
-	char *target = guestfs_readlink(appliance_of(r)->g, path);
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
+	char *target = guestfs_readlink(a->g, path);
 
 	if (!target)
 		return failed(r, err, "read the link", path);
@@ -67,7 +86,8 @@ static int root_readlink(struct rootfs *r, const char *path, char **ret, struct 
 
 static int root_list(struct rootfs *r, const char *path, struct strv *ret, struct error *err)
 {
-	char **names = guestfs_ls(appliance_of(r)->g, path);
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
+	char **names = guestfs_ls(a->g, path);
 
 	if (!names)
 		return failed(r, err, "list", path);
@@ -77,37 +97,43 @@ static int root_list(struct rootfs *r, const char *path, struct strv *ret, struc
 	return 0;
 }
 
+static int read_whole(struct rootfs *r, const char *path, void **ret, size_t *ret_size,
+                      struct error *err)
+{
+	CLEANUP_WATCH struct appliance *a = watch(r, DATA_S);
+	CLEANUP_FREE char *data = guestfs_read_file(a->g, path, ret_size);
+
+	if (!data)
+		return failed(r, err, "read", path);
+	*ret = mem_copy(data, *ret_size);
+	return 0;
+}
+
 static int root_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
                      size_t *ret_size, struct error *err)
 {
-	CLEANUP_FREE char *data = NULL;
 	struct rootfs_stat st;
-	size_t size;
 
 	if (root_lstat(r, path, &st, err) != 1)
 		return failed(r, err, "read", path);
 	if (st.size_bytes > max_bytes)
 		return error_set(err, "cannot read '%s': larger than %zu bytes", path, max_bytes);
-	data = guestfs_read_file(appliance_of(r)->g, path, &size);
-	if (!data)
-		return failed(r, err, "read", path);
-	*ret = mem_copy(data, size);
-	*ret_size = size;
-	return 0;
+	return read_whole(r, path, ret, ret_size, err);
 }
 
 static int root_copy_out(struct rootfs *r, const char *path, int fd, struct error *err)
 {
 	CLEANUP_FREE char *to = str_format("/dev/fd/%d", fd);
+	CLEANUP_WATCH struct appliance *a = watch(r, DATA_S);
 
-	return guestfs_download(appliance_of(r)->g, path, to) < 0 ? failed(r, err, "read", path)
-	                                                          : 0;
+	return guestfs_download(a->g, path, to) < 0 ? failed(r, err, "read", path) : 0;
 }
 
 static int root_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
                         uint64_t *ret_size_bytes, struct error *err)
 {
-	struct guestfs_statvfs *st = guestfs_statvfs(appliance_of(r)->g, path);
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
+	struct guestfs_statvfs *st = guestfs_statvfs(a->g, path);
 
 	if (!st)
 		return failed(r, err, "ask the free space of", path);
@@ -120,7 +146,7 @@ static int root_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_b
 static int root_write(struct rootfs *r, const char *path, const void *data, size_t size,
                       uint32_t mode, struct error *err)
 {
-	struct appliance *a = appliance_of(r);
+	CLEANUP_WATCH struct appliance *a = watch(r, DATA_S);
 
 	/* Removed first: a link in this place is replaced, not written through. */
 	if (guestfs_rm_f(a->g, path) < 0 || guestfs_write(a->g, path, data, size) < 0 ||
@@ -133,7 +159,7 @@ static int root_copy_in(struct rootfs *r, const char *path, int fd, uint32_t mod
                         struct error *err)
 {
 	CLEANUP_FREE char *from = str_format("/dev/fd/%d", fd);
-	struct appliance *a = appliance_of(r);
+	CLEANUP_WATCH struct appliance *a = watch(r, DATA_S);
 
 	if (guestfs_rm_f(a->g, path) < 0 || guestfs_upload(a->g, from, path) < 0 ||
 	    guestfs_chmod(a->g, (int)mode, path) < 0 || guestfs_chown(a->g, 0, 0, path) < 0)
@@ -143,40 +169,46 @@ static int root_copy_in(struct rootfs *r, const char *path, int fd, uint32_t mod
 
 static int root_mkdir(struct rootfs *r, const char *path, uint32_t mode, struct error *err)
 {
-	return guestfs_mkdir_mode(appliance_of(r)->g, path, (int)mode) < 0
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
+
+	return guestfs_mkdir_mode(a->g, path, (int)mode) < 0
 	               ? failed(r, err, "make the directory", path)
 	               : 0;
 }
 
 static int root_symlink(struct rootfs *r, const char *target, const char *path, struct error *err)
 {
-	return guestfs_ln_sf(appliance_of(r)->g, target, path) < 0
-	               ? failed(r, err, "make the link", path)
-	               : 0;
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
+
+	return guestfs_ln_sf(a->g, target, path) < 0 ? failed(r, err, "make the link", path) : 0;
 }
 
 static int root_rename(struct rootfs *r, const char *from, const char *to, struct error *err)
 {
-	return guestfs_rename(appliance_of(r)->g, from, to) < 0 ? failed(r, err, "rename", from)
-	                                                        : 0;
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
+
+	return guestfs_rename(a->g, from, to) < 0 ? failed(r, err, "rename", from) : 0;
 }
 
 static int root_remove(struct rootfs *r, const char *path, struct error *err)
 {
-	return guestfs_rm_rf(appliance_of(r)->g, path) < 0 ? failed(r, err, "remove", path) : 0;
+	CLEANUP_WATCH struct appliance *a = watch(r, DATA_S);
+
+	return guestfs_rm_rf(a->g, path) < 0 ? failed(r, err, "remove", path) : 0;
 }
 
 static int root_chmod(struct rootfs *r, const char *path, uint32_t mode, struct error *err)
 {
-	return guestfs_chmod(appliance_of(r)->g, (int)mode, path) < 0
-	               ? failed(r, err, "change the mode of", path)
-	               : 0;
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
+
+	return guestfs_chmod(a->g, (int)mode, path) < 0 ? failed(r, err, "change the mode of", path)
+	                                                : 0;
 }
 
 static int root_xattrs(struct rootfs *r, const char *path, struct rootfs_xattr **ret,
                        size_t *ret_count, struct error *err)
 {
-	struct appliance *a = appliance_of(r);
+	CLEANUP_WATCH struct appliance *a = watch(r, CALL_S);
 	struct guestfs_xattr_list *list = guestfs_lgetxattrs(a->g, path);
 	struct rootfs_xattr *xattrs = NULL;
 

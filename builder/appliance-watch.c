@@ -33,6 +33,7 @@ static void *watchdog_thread(void *opaque)
 		/* under the lock: after unwatch the number may be somebody else's */
 		if (a->qemu > 1)
 			kill(a->qemu, SIGKILL);
+		a->qemu = 0;
 	}
 	pthread_mutex_unlock(&a->lock);
 	return NULL;

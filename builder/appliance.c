@@ -15,7 +15,6 @@
 #define DEFAULT_LAUNCH_TIMEOUT_S 180
 #define DEFAULT_MEMORY_MIB       1024
 
-#define MOUNT_S  120
 #define WRITE_S  900
 #define TRIM_S   600
 #define FINISH_S 300
@@ -199,24 +198,52 @@ void appliance_close(struct appliance *a)
 	free(a);
 }
 
-int appliance_mount(struct appliance *a, const struct volume *volume, const char *path,
-                    struct error *err)
+char *appliance_device(const struct volume *volume)
 {
-	CLEANUP_FREE char *device =
-		volume->number ? str_format("/dev/sda%d", volume->number) : str_copy("/dev/sda");
-	CLEANUP_FREE char *what = str_format("cannot mount %s at '%s'", device, path);
+	if (volume->lv)
+		return str_copy(volume->lv);
+	return volume->number ? str_format("/dev/sda%d", volume->number) : str_copy("/dev/sda");
+}
 
+int appliance_mount_options(struct appliance *a, const struct volume *volume, const char *options,
+                            const char *path, struct error *err)
+{
+	CLEANUP_FREE char *device = appliance_device(volume);
+	CLEANUP_FREE char *name = volume_name(volume);
+	CLEANUP_FREE char *what = str_format("cannot mount %s at '%s'", name, path);
 	int result = 0;
 
 	if (appliance_wait(a, err) < 0)
 		return -1;
-	appliance_watch(a, MOUNT_S);
+	appliance_watch(a, APPLIANCE_MOUNT_S);
 	if (strcmp(path, "/") != 0)
 		result = guestfs_mkdir_p(a->g, path);
 	if (result == 0)
-		result = guestfs_mount_options(a->g, "", device, path);
+		result = guestfs_mount_options(a->g, options, device, path);
 	appliance_unwatch(a);
 	return result < 0 ? appliance_error(err, a, what) : 0;
+}
+
+/* What is on an ESP is the firmware's and root's business, as distributions mount it. */
+static const char *default_options(const struct volume *volume)
+{
+	return str_equal(volume->type, "vfat") ? "umask=0077" : "";
+}
+
+int appliance_mount(struct appliance *a, const struct volume *volume, const char *path,
+                    struct error *err)
+{
+	return appliance_mount_options(a, volume, default_options(volume), path, err);
+}
+
+int appliance_mount_guest(struct appliance *a, const struct guest_mount *mount, struct error *err)
+{
+	CLEANUP_FREE char *options = NULL;
+
+	if (!mount->subvol)
+		return appliance_mount(a, mount->volume, mount->path, err);
+	options = *mount->subvol ? str_format("subvol=%s", mount->subvol) : str_copy("subvolid=5");
+	return appliance_mount_options(a, mount->volume, options, mount->path, err);
 }
 
 int appliance_umount_all(struct appliance *a, struct error *err)
@@ -225,7 +252,7 @@ int appliance_umount_all(struct appliance *a, struct error *err)
 
 	if (appliance_wait(a, err) < 0)
 		return -1;
-	appliance_watch(a, MOUNT_S);
+	appliance_watch(a, APPLIANCE_MOUNT_S);
 	result = guestfs_umount_all(a->g);
 	appliance_unwatch(a);
 	return result < 0 ? appliance_error(err, a, "cannot unmount") : 0;

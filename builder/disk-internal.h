@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What disk-server.c (the child), disk.c (requests) and disk-probe.c (what is on it) share. */
+/* What disk-server.c (the child), disk.c (requests), disk-probe.c and disk-volumes.c (what is on
+ * it) share. */
 #ifndef GPUIMG_DISK_INTERNAL_H
 #define GPUIMG_DISK_INTERNAL_H
 
@@ -19,8 +20,8 @@ struct disk {
 	struct proc server;
 	int server_output; /* what qemu-nbd says, a memfd */
 
-	char *table; /* filled by disk_probe() from here on */
-	struct volume *volumes;
+	char *table;             /* filled by disk_probe() from here on */
+	struct volume **volumes; /* each on its own: guests borrow them while more are found */
 	size_t volume_count;
 	bool boots_bios;
 	bool boots_uefi;
@@ -38,6 +39,8 @@ void disk_drop_server(struct disk *disk);
 
 int disk_left_ms(int64_t deadline_ms);
 
+/* disk-volumes.c. An empty one more, which the caller fills. */
+struct volume *disk_new_volume(struct disk *disk);
 void disk_forget_volumes(struct disk *disk);
 
 #endif

@@ -26,9 +26,7 @@
 #define MBR_BOOT_CODE_BYTES 440u
 
 #define GUID_BIOS_BOOT  "21686148-6449-6e6f-744e-656564454649"
-#define GUID_ESP        "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 #define GPT_LEGACY_BOOT (1ull << 2)
-#define MBR_TYPE_ESP    "0xef"
 
 DEFINE_CLEANUP(probe, blkid_probe, blkid_free_probe)
 #define CLEANUP_PROBE CLEANUP(cleanup_probe)
@@ -147,16 +145,6 @@ static char *lower(char *s)
 	return s;
 }
 
-static struct volume *add_volume(struct disk *disk)
-{
-	struct volume *v;
-
-	disk->volumes = mem_grow(disk->volumes, disk->volume_count + 1, sizeof(*disk->volumes));
-	v = &disk->volumes[disk->volume_count++];
-	*v = (struct volume){0};
-	return v;
-}
-
 static int add_partition(struct probing *p, blkid_partition part, struct error *err)
 {
 	const char *type = blkid_partition_get_type_string(part);
@@ -169,7 +157,7 @@ static int add_partition(struct probing *p, blkid_partition part, struct error *
 		return -1;
 	if (blkid_partition_is_extended(part))
 		return 0; /* holds the logical ones, nothing of its own */
-	v = add_volume(p->disk);
+	v = disk_new_volume(p->disk);
 	v->number = number;
 	v->offset_bytes = start * SECTOR;
 	v->size_bytes = count * SECTOR;
@@ -288,7 +276,7 @@ static int probe_content(struct probing *p, struct volume *v, struct error *err)
 
 static int probe_whole_disk(struct probing *p, struct error *err)
 {
-	struct volume *v = add_volume(p->disk);
+	struct volume *v = disk_new_volume(p->disk);
 
 	v->size_bytes = disk_size_bytes(p->disk);
 	if (probe_content(p, v, err) < 0)
@@ -315,11 +303,9 @@ static void find_boot_types(struct probing *p)
 	else if (!str_equal(disk->table, "gpt"))
 		disk->boots_bios = true;
 	for (size_t i = 0; i < disk->volume_count; i++) {
-		const struct volume *v = &disk->volumes[i];
+		const struct volume *v = disk->volumes[i];
 
-		disk->boots_uefi |=
-			str_equal(v->type, "vfat") &&
-			(str_equal(v->parttype, GUID_ESP) || str_equal(v->parttype, MBR_TYPE_ESP));
+		disk->boots_uefi |= volume_is_esp(v);
 	}
 }
 
@@ -331,7 +317,7 @@ static int probe_disk(struct probing *p, struct error *err)
 	    copy_logical(p, err) < 0 || find_partitions(p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < disk->volume_count; i++)
-		if (probe_content(p, &disk->volumes[i], err) < 0)
+		if (probe_content(p, disk->volumes[i], err) < 0)
 			return -1;
 	if (disk->volume_count == 0 && probe_whole_disk(p, err) < 0)
 		return -1;
@@ -351,25 +337,4 @@ int disk_probe(struct disk *disk, struct error *err)
 	if (result < 0)
 		disk_forget_volumes(disk);
 	return result;
-}
-
-void disk_forget_volumes(struct disk *disk)
-{
-	for (size_t i = 0; i < disk->volume_count; i++) {
-		struct volume *v = &disk->volumes[i];
-
-		free(v->type);
-		free(v->usage);
-		free(v->uuid);
-		free(v->label);
-		free(v->partuuid);
-		free(v->partlabel);
-		free(v->parttype);
-	}
-	free(disk->volumes);
-	free(disk->table);
-	disk->volumes = NULL;
-	disk->volume_count = 0;
-	disk->table = NULL;
-	disk->boots_bios = disk->boots_uefi = false;
 }

@@ -4,7 +4,6 @@
  * a deadline.
  */
 #include <string.h>
-#include <strings.h>
 
 #include "clock.h"
 #include "disk-internal.h"
@@ -247,74 +246,4 @@ int disk_finish(struct disk *disk, struct error *err)
 		result = disk_end_server(disk, err);
 	pthread_mutex_unlock(&disk->lock);
 	return result;
-}
-
-const char *disk_table(const struct disk *disk)
-{
-	return disk->table;
-}
-
-size_t disk_volume_count(const struct disk *disk)
-{
-	return disk->volume_count;
-}
-
-const struct volume *disk_volume(const struct disk *disk, size_t index)
-{
-	return index < disk->volume_count ? &disk->volumes[index] : NULL;
-}
-
-static const char *volume_field(const struct volume *v, const char *key, size_t length)
-{
-	const struct {
-		const char *key, *value;
-	} fields[] = {{"UUID", v->uuid},
-	              {"LABEL", v->label},
-	              {"PARTUUID", v->partuuid},
-	              {"PARTLABEL", v->partlabel}};
-
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (strlen(fields[i].key) == length && strncasecmp(fields[i].key, key, length) == 0)
-			return fields[i].value;
-	return NULL;
-}
-
-/* fstab(5) allows the value in double quotes. */
-static char *tag_value(const char *text)
-{
-	size_t length = strlen(text);
-
-	if (length >= 2 && text[0] == '"' && text[length - 1] == '"')
-		return mem_copy(text + 1, length - 2);
-	return str_copy(text);
-}
-
-const struct volume *disk_find_volume(const struct disk *disk, const char *tag)
-{
-	const char *equals = strchr(tag, '=');
-	CLEANUP_FREE char *value = equals ? tag_value(equals + 1) : NULL;
-	const struct volume *other_case = NULL;
-
-	if (!value || !*value)
-		return NULL;
-	for (size_t i = 0; i < disk->volume_count; i++) {
-		const struct volume *v = &disk->volumes[i];
-		const char *have = volume_field(v, tag, (size_t)(equals - tag));
-
-		if (have && strcmp(have, value) == 0)
-			return v;
-		if (have && !other_case && strcasecmp(have, value) == 0)
-			other_case = v;
-	}
-	return other_case;
-}
-
-bool disk_boots_bios(const struct disk *disk)
-{
-	return disk->boots_bios;
-}
-
-bool disk_boots_uefi(const struct disk *disk)
-{
-	return disk->boots_uefi;
 }

@@ -22,13 +22,14 @@
 struct disk;
 
 struct volume {
-	int number; /* of the partition, 1..; 0: the whole disk */
-	uint64_t offset_bytes;
+	int number;            /* of the partition, 1..; 0: the whole disk; -1: a logical volume */
+	uint64_t offset_bytes; /* of a logical volume: unknown, 0 */
 	uint64_t size_bytes;
 	char *type;         /* blkid TYPE: "ext4", "vfat", "LVM2_member"…; NULL: nothing known */
 	char *usage;        /* blkid USAGE: "filesystem", "raid", "crypto", "other" or NULL */
 	char *uuid, *label; /* of the file system, may be NULL */
 	char *partuuid, *partlabel, *parttype; /* GUID in lower case, or "0x83"; may be NULL */
+	char *lv; /* an LVM logical volume, found by the appliance: "/dev/VG/LV"; else NULL */
 };
 
 int disk_open(struct disk **ret, const char *path, const char *format, bool allow_backing,
@@ -66,13 +67,32 @@ int disk_probe(struct disk *disk, struct error *err);
 const char *disk_table(const struct disk *disk); /* "gpt", "dos" or NULL */
 size_t disk_volume_count(const struct disk *disk);
 const struct volume *disk_volume(const struct disk *disk, size_t index);
-/* By "UUID=…", "LABEL=…", "PARTUUID=…", "PARTLABEL=…" as in fstab(5), any case; or NULL. */
+/* As fstab(5) names it: "UUID=…", "LABEL=…", "PARTUUID=…", "PARTLABEL=…" (any case),
+ * "/dev/disk/by-…" of these four, "/dev/VG/LV" and "/dev/mapper/VG-LV"; or NULL. Device letters
+ * name nothing. */
 const struct volume *disk_find_volume(const struct disk *disk, const char *tag);
+
+/* FAT on an EFI system partition (GUID c12a7328-… or MBR type 0xef). */
+bool volume_is_esp(const struct volume *volume);
+/* An extended boot loader partition (GUID bc13c2ff-…), whatever is on it. */
+bool volume_is_xbootldr(const struct volume *volume);
+/* "partition 3 (ext4)", "logical volume '/dev/vg/root' (xfs)", "the whole disk (ext4)": for
+ * messages; owned by the caller. */
+char *volume_name(const struct volume *volume);
+/*
+ * A logical volume that the appliance found: copied, unless it is there already. Pointers to
+ * volumes stay good until the disk is probed again or closed.
+ */
+void disk_add_volume(struct disk *disk, const struct volume *volume);
 
 /* The boot types that the disk's layout supports (clouds compare them with the VM's):
  * bios: boot code in LBA 0 and, on GPT, a BIOS boot partition or a legacy_boot flag;
- * uefi: an EFI system partition (FAT; GUID c12a7328-… or MBR type 0xef). */
+ * uefi: an EFI system partition; whether a loader is on it, guest_has_uefi_loader() says. */
 bool disk_boots_bios(const struct disk *disk);
 bool disk_boots_uefi(const struct disk *disk);
+
+/* "/dev/VG/LV" as the device mapper calls it: "/dev/mapper/VG-LV", a '-' inside of a name doubled.
+ * Owned by the caller. */
+char *disk_mapper_name(const char *lv);
 
 #endif

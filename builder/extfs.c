@@ -216,6 +216,8 @@ static int add_mount(struct extfs *x, const char *path, const struct volume *vol
 
 bool extfs_supports(const struct volume *volume)
 {
+	if (volume->lv)
+		return false; /* where it lies on the disk only LVM knows */
 	return str_equal(volume->type, "ext2") || str_equal(volume->type, "ext3") ||
 	       str_equal(volume->type, "ext4");
 }

@@ -13,7 +13,7 @@
 #include "disk.h"
 #include "rootfs.h"
 
-/* Whether libext2fs here reads this volume ("ext2", "ext3", "ext4"). */
+/* Whether libext2fs here reads this volume ("ext2", "ext3", "ext4", not on LVM). */
 bool extfs_supports(const struct volume *volume);
 
 /* One file system as a rootfs; the disk must outlive it. */

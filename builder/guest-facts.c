@@ -3,8 +3,8 @@
 #include <elf.h>
 #include <string.h>
 
+#include "generator.h"
 #include "guest-internal.h"
-#include "packages.h"
 
 #define BINARY_MAX_BYTES (16UL * 1024 * 1024)
 
@@ -34,21 +34,36 @@ static char *release_value(const char *text, const char *name)
 	return NULL;
 }
 
+static bool has_word(const char *text, const char *word)
+{
+	CLEANUP_STRV struct strv words = strv_split(text ? text : "", " \t");
+
+	return strv_has(&words, word);
+}
+
+static bool is_el_kin(const char *words)
+{
+	return has_word(words, "rhel") || has_word(words, "fedora") || has_word(words, "centos");
+}
+
 static int read_release(struct guest *g, struct rootfs *root, struct error *err)
 {
 	const char *path =
 		rootfs_exists(root, "/etc/os-release") ? "/etc/os-release" : "/usr/lib/os-release";
 	CLEANUP_FREE void *text = NULL;
+	CLEANUP_FREE char *like = NULL;
 
 	if (rootfs_read(root, path, GUEST_TEXT_MAX_BYTES, &text, NULL, err) < 0)
 		return -1;
 	g->id = release_value(text, "ID");
+	like = release_value(text, "ID_LIKE");
 	g->version_id = release_value(text, "VERSION_ID");
 	g->pretty_name = release_value(text, "PRETTY_NAME");
 	if (!g->id)
 		g->id = str_copy("linux");
 	if (!g->pretty_name)
 		g->pretty_name = str_copy(g->id);
+	g->is_el = is_el_kin(g->id) || is_el_kin(like);
 	return 0;
 }
 
@@ -98,66 +113,27 @@ static void read_arch(struct guest *g, struct rootfs *root)
 		g->arch = str_copy("unknown");
 }
 
-/* initramfs-tools, dracut…: by package, then by what only that generator ships. */
-static int read_generator(struct guest *g, struct rootfs *root, struct error *err)
+static char *find_grub_dir(const struct guest *g, struct rootfs *root)
 {
-	CLEANUP_FREE char *status = NULL;
-	bool tools, dracut;
+	/* the family's own first: both may be there after a conversion */
+	const char *const dirs[] = {g->is_el ? "/boot/grub2" : "/boot/grub",
+	                            g->is_el ? "/boot/grub" : "/boot/grub2"};
 
-	if (packages_read_status(&status, root, err) < 0)
-		return -1;
-	if (!status) {
-		g->generator = str_copy(rootfs_exists(root, "/usr/bin/dracut")       ? "dracut"
-		                        : rootfs_exists(root, "/usr/bin/mkinitcpio") ? "mkinitcpio"
-		                                                                     : "none");
-		return 0;
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		CLEANUP_FREE char *cfg = str_format("%s/grub.cfg", dirs[i]);
+
+		if (rootfs_exists(root, cfg))
+			return str_copy(dirs[i]);
 	}
-	tools = packages_has(status, "initramfs-tools");
-	dracut = packages_has(status, "dracut");
-	/* Where both are installed, dracut owns the kernel hooks (Debian forky, Ubuntu 25.10). */
-	g->generator = str_copy(dracut                                   ? "dracut"
-	                        : tools                                  ? "initramfs-tools"
-	                        : packages_has(status, "tiny-initramfs") ? "tiny-initramfs"
-	                                                                 : "none");
-	return 0;
-}
-
-static bool has_conf_entry(struct rootfs *root, const char *dir)
-{
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	CLEANUP_STRV struct strv names = {0};
-
-	rootfs_list(root, dir, &names, &ignored);
-	for (size_t i = 0; i < names.count; i++)
-		if (str_ends(names.items[i], ".conf"))
-			return true;
-	return false;
-}
-
-static char *find_loader(struct rootfs *root)
-{
-	if (rootfs_exists(root, "/ostree") || rootfs_exists(root, "/sysroot/ostree"))
-		return str_copy("ostree (an immutable root)");
-	if (has_conf_entry(root, "/boot/loader/entries") ||
-	    has_conf_entry(root, "/boot/efi/loader/entries"))
-		return str_copy(rootfs_is_dir(root, "/boot/grub2")
-		                        ? "GRUB with BLS entries in '/boot/loader/entries'"
-		                        : "BLS type 1 entries in '/boot/loader/entries'");
-	if (rootfs_exists(root, "/boot/grub/grub.cfg"))
-		return str_copy("grub");
-	if (rootfs_exists(root, "/boot/grub2/grub.cfg"))
-		return str_copy("GRUB in '/boot/grub2'");
-	if (rootfs_exists(root, "/boot/extlinux/extlinux.conf"))
-		return str_copy("extlinux in '/boot/extlinux'");
-	return str_copy("no boot loader configuration in '/boot'");
+	return NULL;
 }
 
 int guest_read_facts(struct guest *g, struct rootfs *root, struct error *err)
 {
-	if (read_release(g, root, err) < 0 || read_generator(g, root, err) < 0 ||
-	    guest_read_kernels(g, root, err) < 0)
+	if (read_release(g, root, err) < 0 || guest_refuse_release(g, root, err) < 0 ||
+	    guest_read_generator(g, root, err) < 0 || guest_read_kernels(g, root, err) < 0)
 		return -1;
 	read_arch(g, root);
-	g->loader = find_loader(root);
+	g->grub_dir = find_grub_dir(g, root);
 	return 0;
 }
