@@ -20,7 +20,7 @@ struct comparison;
 static int compare_entry(struct comparison *c, int dir_fd, const char *name, const char *path,
                          const struct stat *st, struct error *err);
 
-static int list_names(int dir_fd, struct strv *names)
+int tree_list_names(int dir_fd, struct strv *names)
 {
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -73,7 +73,7 @@ static int scan_dir(struct comparison *c, int fd, const char *path, unsigned dep
 		errno = ENAMETOOLONG;
 		return scan_fail(path, err);
 	}
-	if (list_names(fd, &names) < 0)
+	if (tree_list_names(fd, &names) < 0)
 		return scan_fail(path, err);
 	for (size_t i = 0; i < names.count; i++) {
 		CLEANUP_FREE char *child = str_format("%s/%s", path, names.items[i]);

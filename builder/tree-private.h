@@ -92,13 +92,45 @@ struct tree {
 	struct lazy *lazy;     /* NULL: all data was copied */
 	struct log *log;       /* borrowed from tree_extract's caller */
 	bool clamps_times;
-	int64_t clamp_s; /* of mtimes that are sent */
+	int64_t clamp_s;       /* of mtimes that are sent */
+	tree_labeler *labeler; /* may be NULL */
+	void *labeler_opaque;
 };
+
+/* tree.c: what both ways of extraction begin and end with. */
+struct tree *tree_new(const char *dir, struct log *log);
+int tree_make_root(struct tree *tree, struct error *err);
+/* To be called before anything else happens to the files: what changes later gets a later ctime. */
+void tree_await_tick(void);
+void tree_tell_copied(const struct tree *tree, uint64_t lost_xattrs);
+
+/* One name that is being made: where, and what it is in the source. */
+struct tree_place {
+	int dir_fd;
+	const char *name;
+	const char *path; /* of the guest */
+	struct rootfs_stat st;
+	bool made_up;   /* the source does not have it */
+	uint32_t entry; /* its number in the index; TREE_NO_ENTRY: it is not in there */
+	int fd;         /* what was made, open; -1: a link or FIFO */
+};
+
+/* tree-place.c. Both return -1: what errno says, and what a damaged or hostile source is told. */
+int tree_place_fail(const struct tree_place *p, struct error *err);
+int tree_place_refuse(const char *path, const char *why, struct error *err);
+int tree_place_set_owner(const struct tree_place *p, struct error *err);
+/* One that the host cannot keep is counted. */
+int tree_place_set_xattr(const struct tree_place *p, const struct rootfs_xattr *xattr,
+                         struct log *log, uint64_t *lost, struct error *err);
+/* Times and mode, after owner and attributes; what it then is. */
+int tree_place_finish(const struct tree_place *p, struct stat *ret, struct error *err);
 
 /* tree-rootfs.c: the directory that holds 'path', opened so that no link is followed and
  * nothing outside is reached; *ret_name points into path. A descriptor or -1 with errno. */
 int tree_open_parent(int root_fd, const char *path, const char **ret_name);
 int tree_open_root(const char *dir, struct error *err);
+/* tree-changes.c: names in a directory, sorted as the index wants them. 0 or -1 with errno. */
+int tree_list_names(int dir_fd, struct strv *names);
 /* tree-remove.c: removes name, and all that is below it; missing is fine. 0 or -1 with errno. */
 int tree_remove_at(int dir_fd, const char *name);
 

@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "tree-private.h"
 
 #define FILE_BYTES_MAX ((off_t)64 << 30)
+#define SELINUX_XATTR  "security.selinux"
 
 struct sending {
 	const struct tree *tree;
@@ -78,6 +80,41 @@ static int send_node(struct sending *s, struct tree_node *node, int dir_fd, cons
 	return s->sink->put(s->sink, node, err);
 }
 
+static bool has_label(const struct rootfs_xattr *xattrs, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (str_equal(xattrs[i].name, SELINUX_XATTR))
+			return true;
+	return false;
+}
+
+/* What the guest's kernel would have given to a new file; with its NUL, as restorecon(8) does. */
+static int add_label(const struct tree *tree, const char *path, uint32_t mode,
+                     struct rootfs_xattr **xattrs, size_t *count, struct error *err)
+{
+	char *label = NULL;
+
+	if (!tree->labeler || has_label(*xattrs, *count))
+		return 0;
+	if (tree->labeler(tree->labeler_opaque, path, mode, &label, err) < 0)
+		return -1;
+	if (!label)
+		return 0;
+	*xattrs = mem_grow(*xattrs, *count + 1, sizeof(**xattrs));
+	(*xattrs)[(*count)++] =
+		(struct rootfs_xattr){str_copy(SELINUX_XATTR), label, strlen(label) + 1};
+	return 0;
+}
+
+static int get_xattrs(const struct tree *tree, int dir_fd, const char *name, struct tree_node *node,
+                      struct rootfs_xattr **ret, struct error *err)
+{
+	if (tree_xattrs_get(dir_fd, name, ret, &node->xattr_count) < 0)
+		return error_errno(err, errno, "cannot read the extended attributes of '%s'",
+		                   node->path);
+	return add_label(tree, node->path, node->mode, ret, &node->xattr_count, err);
+}
+
 static int send_path(struct sending *s, const char *path, struct error *err)
 {
 	struct tree_node node = {.path = path, .fd = -1};
@@ -103,10 +140,10 @@ static int send_path(struct sending *s, const char *path, struct error *err)
 	}
 	if (set_owner(&node, &st, err) < 0)
 		return -1;
-	if (tree_xattrs_get(dir_fd, name, &xattrs, &node.xattr_count) < 0)
-		return error_errno(err, errno, "cannot read the extended attributes of '%s'", path);
+	result = get_xattrs(s->tree, dir_fd, name, &node, &xattrs, err);
 	node.xattrs = xattrs;
-	result = send_node(s, &node, dir_fd, name, err);
+	if (result == 0)
+		result = send_node(s, &node, dir_fd, name, err);
 	rootfs_xattrs_free(xattrs, node.xattr_count);
 	return result;
 }

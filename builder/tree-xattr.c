@@ -195,7 +195,9 @@ int tree_xattr_set(int dir_fd, const char *name, const struct rootfs_xattr *xatt
 	                               xattr->size};
 	int result = -1;
 
-	if (shift_value(&shifted, false))
+	if (belongs_to_host(xattr->name))
+		result = 0; /* see tree_set_labeler() */
+	else if (shift_value(&shifted, false))
 		result = lsetxattr(path, shifted.name, shifted.value, shifted.size, 0);
 	else
 		errno = EINVAL;

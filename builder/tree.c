@@ -14,7 +14,7 @@
 
 #include "tree-lazy.h"
 
-/* Longer than one tick of the clock that stamps files: what changes later gets a later ctime. */
+/* Longer than one tick of the clock that stamps files. */
 #define TICK_MS     20
 #define DEVICES_MAX 16
 
@@ -35,47 +35,7 @@ struct extraction {
 	uint64_t source_bytes; /* of these together */
 };
 
-/* One name that is being made: where, and what it is in the source. */
-struct place {
-	int dir_fd;
-	const char *name;
-	const char *path; /* of the guest */
-	struct rootfs_stat st;
-	bool made_up;   /* the source does not have it */
-	uint32_t entry; /* its number in the index; TREE_NO_ENTRY: it is not in there */
-	int fd;         /* what was made, open; -1: a link or FIFO */
-};
-
-static int make_fail(const struct place *p, struct error *err)
-{
-	return error_errno(err, errno, "cannot make '%s' in the sandbox's tree", p->path);
-}
-
-static int refuse(const char *path, const char *why, struct error *err)
-{
-	error_set(err, "cannot copy '%s' out of the image: %s", path, why);
-	return error_code(err, EXIT_INPUT);
-}
-
-static int set_owner(const struct place *p, struct error *err)
-{
-	uint32_t uid, gid;
-
-	if (!tree_id_to_host(p->st.uid, &uid) || !tree_id_to_host(p->st.gid, &gid)) {
-		error_set(err,
-		          "cannot copy '%s' out of the image: its owner %u:%u is outside the ids "
-		          "that the sandbox maps (0 to %u)",
-		          p->path, p->st.uid, p->st.gid, TREE_UID_COUNT - 1);
-		error_hint(err, "--exec=appliance needs no such mapping");
-		return error_code(err, EXIT_INPUT);
-	}
-	if (p->fd >= 0 ? fchown(p->fd, uid, gid) < 0
-	               : fchownat(p->dir_fd, p->name, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
-		return make_fail(p, err);
-	return 0;
-}
-
-static int set_xattrs(struct extraction *x, const struct place *p, struct error *err)
+static int set_xattrs(struct extraction *x, const struct tree_place *p, struct error *err)
 {
 	struct rootfs_xattr *xattrs = NULL;
 	size_t count = 0;
@@ -85,60 +45,26 @@ static int set_xattrs(struct extraction *x, const struct place *p, struct error 
 		return 0;
 	if (x->from->ops->xattrs(x->from, p->path, &xattrs, &count, err) < 0)
 		return -1;
-	for (size_t i = 0; i < count && result == 0; i++) {
-		if (tree_xattr_set(p->dir_fd, p->name, &xattrs[i]) == 0)
-			continue;
-		if (errno == ENOTSUP || errno == EPERM || errno == ENOSPC) {
-			log_detail(x->log, "'%s': this host cannot keep '%s', ignoring", p->path,
-			           xattrs[i].name);
-			x->lost_xattrs++;
-		} else {
-			result = error_errno(err, errno, "cannot set '%s' of '%s'", xattrs[i].name,
-			                     p->path);
-		}
-	}
+	for (size_t i = 0; i < count && result == 0; i++)
+		result = tree_place_set_xattr(p, &xattrs[i], x->log, &x->lost_xattrs, err);
 	rootfs_xattrs_free(xattrs, count);
 	return result;
 }
 
-static int set_times(const struct place *p)
-{
-	const struct timespec time = {.tv_sec = p->st.mtime_s, .tv_nsec = p->st.mtime_ns};
-	const struct timespec times[2] = {time, time};
-
-	return p->fd >= 0 ? futimens(p->fd, times)
-	                  : utimensat(p->dir_fd, p->name, times, AT_SYMLINK_NOFOLLOW);
-}
-
-static int stat_place(const struct place *p, struct stat *ret)
-{
-	return p->fd >= 0 ? fstat(p->fd, ret)
-	                  : fstatat(p->dir_fd, p->name, ret, AT_SYMLINK_NOFOLLOW);
-}
-
-/*
- * Owner first: chown drops capabilities and setuid bits. The mode only if it is not right yet,
- * which the umask and chown decide.
- */
-static int set_attributes(struct extraction *x, const struct place *p, struct error *err)
+/* Owner first: chown drops capabilities and setuid bits. */
+static int set_attributes(struct extraction *x, const struct tree_place *p, struct error *err)
 {
 	struct stat st;
 
-	if (set_owner(p, err) < 0 || set_xattrs(x, p, err) < 0)
+	if (tree_place_set_owner(p, err) < 0 || set_xattrs(x, p, err) < 0 ||
+	    tree_place_finish(p, &st, err) < 0)
 		return -1;
-	if (set_times(p) < 0 || stat_place(p, &st) < 0)
-		return make_fail(p, err);
-	if (!S_ISLNK(st.st_mode) && (st.st_mode & 07777) != (p->st.mode & 07777) &&
-	    ((p->fd >= 0 ? fchmod(p->fd, p->st.mode & 07777)
-	                 : fchmodat(p->dir_fd, p->name, p->st.mode & 07777, 0)) < 0 ||
-	     stat_place(p, &st) < 0))
-		return make_fail(p, err);
 	if (p->entry != TREE_NO_ENTRY && tree_index_set(&x->tree->index, p->entry, &st, p->fd) < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	return 0;
 }
 
-static int add_source_size(struct extraction *x, const struct place *p, struct error *err)
+static int add_source_size(struct extraction *x, const struct tree_place *p, struct error *err)
 {
 	uint64_t free_bytes, size_bytes;
 
@@ -155,25 +81,26 @@ static int add_source_size(struct extraction *x, const struct place *p, struct e
 	return 0;
 }
 
-static int check_written(struct extraction *x, const struct place *p, struct error *err)
+static int check_written(struct extraction *x, const struct tree_place *p, struct error *err)
 {
 	uint64_t bytes;
 	struct stat st;
 
 	if (fstat(p->fd, &st) < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	/* Holes take no blocks; the last block is not all the file's. */
 	bytes = (uint64_t)st.st_blocks * 512;
 	x->tree->copied_bytes += bytes < (uint64_t)st.st_size ? bytes : (uint64_t)st.st_size;
 	return x->tree->copied_bytes > x->source_bytes
-	               ? refuse(p->path,
-	                        "the files hold more data than their file systems, which are damaged",
-	                        err)
+	               ? tree_place_refuse(
+				 p->path,
+				 "the files hold more data than their file systems, which are damaged",
+				 err)
 	               : 0;
 }
 
 /* 1: it will be filled when it is opened, 0: it needs its content now, -1: error. */
-static int make_placeholder(struct extraction *x, const struct place *p, struct error *err)
+static int make_placeholder(struct extraction *x, const struct tree_place *p, struct error *err)
 {
 	struct stat st;
 
@@ -181,17 +108,17 @@ static int make_placeholder(struct extraction *x, const struct place *p, struct 
 		return 0;
 	if (p->st.size_bytes > INT64_MAX || ftruncate(p->fd, (off_t)p->st.size_bytes) < 0 ||
 	    fstat(p->fd, &st) < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	if (lazy_mark(x->tree->lazy, p->fd, st.st_ino, p->entry) == 0)
 		return 1;
 	if (!x->marks_failed)
 		log_detail(x->log, "'%s' is copied at once, and others may be (fanotify: %s)",
 		           p->path, strerror(errno));
 	x->marks_failed = true;
-	return ftruncate(p->fd, 0) < 0 ? make_fail(p, err) : 0;
+	return ftruncate(p->fd, 0) < 0 ? tree_place_fail(p, err) : 0;
 }
 
-static int put_content(struct extraction *x, const struct place *p, struct error *err)
+static int put_content(struct extraction *x, const struct tree_place *p, struct error *err)
 {
 	int made = make_placeholder(x, p, err);
 
@@ -226,19 +153,19 @@ static int index_linked(struct extraction *x, struct error *err)
 }
 
 /* A further name of a file that was made before. */
-static int make_hard_link(struct extraction *x, const struct place *p, uint32_t first,
+static int make_hard_link(struct extraction *x, const struct tree_place *p, uint32_t first,
                           struct error *err)
 {
 	CLEANUP_FREE char *path = tree_index_path(&x->tree->index, first);
 
 	if (linkat(x->tree->root_fd, path + 1, p->dir_fd, p->name, 0) < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	note_linked(x, first);
 	note_linked(x, p->entry);
 	return 0;
 }
 
-static int extract_regular(struct extraction *x, struct place *p, struct error *err)
+static int extract_regular(struct extraction *x, struct tree_place *p, struct error *err)
 {
 	const uint32_t *first = inode_table_add(&x->seen, p->st.device, p->st.inode, p->entry);
 	CLEANUP_CLOSE int fd = -1;
@@ -248,7 +175,7 @@ static int extract_regular(struct extraction *x, struct place *p, struct error *
 	fd = openat(p->dir_fd, p->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 	            p->st.mode & 0777);
 	if (fd < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	p->fd = fd;
 	if (put_content(x, p, err) < 0)
 		return -1;
@@ -257,45 +184,46 @@ static int extract_regular(struct extraction *x, struct place *p, struct error *
 	return set_attributes(x, p, err);
 }
 
-static int extract_link(struct extraction *x, const struct place *p, struct error *err)
+static int extract_link(struct extraction *x, const struct tree_place *p, struct error *err)
 {
 	CLEANUP_FREE char *target = NULL;
 
 	if (x->from->ops->readlink(x->from, p->path, &target, err) < 0)
 		return -1;
 	if (symlinkat(target, p->dir_fd, p->name) < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	return set_attributes(x, p, err);
 }
 
-static int extract_dir(struct extraction *x, const struct place *dir, unsigned depth,
+static int extract_dir(struct extraction *x, const struct tree_place *dir, unsigned depth,
                        struct error *err);
 
-static int make_dir(struct extraction *x, struct place *p, unsigned depth, struct error *err)
+static int make_dir(struct extraction *x, struct tree_place *p, unsigned depth, struct error *err)
 {
 	CLEANUP_CLOSE int fd = -1;
 
 	if (depth > TREE_DEPTH_MAX)
-		return refuse(p->path, "directories are nested too deep", err);
+		return tree_place_refuse(p->path, "directories are nested too deep", err);
 	if (mkdirat(p->dir_fd, p->name, 0700) < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	fd = openat(p->dir_fd, p->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return make_fail(p, err);
+		return tree_place_fail(p, err);
 	p->fd = fd;
 	if (!tree_is_skipped(p->path)) {
 		if (inode_table_add(&x->seen, p->st.device, p->st.inode, p->entry))
-			return refuse(p->path,
-			              "the directory is there twice, the file system is "
-			              "damaged",
-			              err);
+			return tree_place_refuse(p->path,
+			                         "the directory is there twice, the file system is "
+			                         "damaged",
+			                         err);
 		if (extract_dir(x, p, depth, err) < 0)
 			return -1;
 	}
 	return set_attributes(x, p, err);
 }
 
-static int extract_entry(struct extraction *x, struct place *p, unsigned depth, struct error *err)
+static int extract_entry(struct extraction *x, struct tree_place *p, unsigned depth,
+                         struct error *err)
 {
 	switch (p->st.mode & S_IFMT) {
 	case S_IFDIR:
@@ -306,7 +234,7 @@ static int extract_entry(struct extraction *x, struct place *p, unsigned depth, 
 		return extract_link(x, p, err);
 	case S_IFIFO:
 		if (mknodat(p->dir_fd, p->name, S_IFIFO | 0600, 0) < 0)
-			return make_fail(p, err);
+			return tree_place_fail(p, err);
 		return set_attributes(x, p, err);
 	default:
 		return 0; /* a device node or socket: its entry says that it is not there */
@@ -320,7 +248,7 @@ static bool good_name(const char *name)
 }
 
 /* 'dir' is open; its path is "" for the root. */
-static int extract_dir(struct extraction *x, const struct place *dir, unsigned depth,
+static int extract_dir(struct extraction *x, const struct tree_place *dir, unsigned depth,
                        struct error *err)
 {
 	CLEANUP_STRV struct strv names = {0};
@@ -330,19 +258,20 @@ static int extract_dir(struct extraction *x, const struct place *dir, unsigned d
 	strv_sort(&names); /* the index wants them so */
 	for (size_t i = 0; i < names.count; i++) {
 		CLEANUP_FREE char *child = str_format("%s/%s", dir->path, names.items[i]);
-		struct place p = {
+		struct tree_place p = {
 			.dir_fd = dir->fd, .name = names.items[i], .path = child, .fd = -1};
 		int found;
 
 		if (!good_name(p.name))
-			return refuse(dir->path, "it holds a file whose name is none", err);
+			return tree_place_refuse(dir->path, "it holds a file whose name is none",
+			                         err);
 		if (tree_is_skipped(child))
 			continue; /* made by make_mount_points */
 		found = x->from->ops->lstat(x->from, child, &p.st, err);
 		if (found < 0)
 			return -1;
 		if (found == 0)
-			return refuse(child, "it is listed, but not there", err);
+			return tree_place_refuse(child, "it is listed, but not there", err);
 		p.entry = tree_index_add(&x->tree->index, dir->entry, p.name, p.st.mode);
 		if (extract_entry(x, &p, depth, err) < 0)
 			return -1;
@@ -356,11 +285,11 @@ static int make_mount_points(struct extraction *x, struct error *err)
 	static const char *const points[] = {"/proc", "/sys", "/dev", "/run", "/tmp"};
 
 	for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++) {
-		struct place p = {.dir_fd = x->tree->root_fd,
-		                  .name = points[i] + 1,
-		                  .path = points[i],
-		                  .entry = TREE_NO_ENTRY,
-		                  .fd = -1};
+		struct tree_place p = {.dir_fd = x->tree->root_fd,
+		                       .name = points[i] + 1,
+		                       .path = points[i],
+		                       .entry = TREE_NO_ENTRY,
+		                       .fd = -1};
 		int found = x->from->ops->lstat(x->from, p.path, &p.st, err);
 
 		if (found < 0)
@@ -374,7 +303,7 @@ static int make_mount_points(struct extraction *x, struct error *err)
 	return 0;
 }
 
-static int make_root(struct tree *tree, struct error *err)
+int tree_make_root(struct tree *tree, struct error *err)
 {
 	if (mkdir(tree->dir, 0700) < 0)
 		return error_errno(err, errno, "cannot make the directory '%s'", tree->dir);
@@ -390,29 +319,31 @@ static int make_root(struct tree *tree, struct error *err)
 	return error_code(err, EXIT_HOST);
 }
 
-/* The clock that stamps files goes on before anything else happens to them. */
+void tree_await_tick(void)
+{
+	poll(NULL, 0, TICK_MS);
+}
+
 static int extract_all(struct extraction *x, struct error *err)
 {
 	struct tree *tree = x->tree;
-	struct place root = {.path = "", .entry = TREE_NO_ENTRY};
+	struct tree_place root = {.path = "", .entry = TREE_NO_ENTRY};
 
-	if (make_root(tree, err) < 0 || make_mount_points(x, err) < 0)
+	if (tree_make_root(tree, err) < 0 || make_mount_points(x, err) < 0)
 		return -1;
 	root.fd = tree->root_fd;
 	if (extract_dir(x, &root, 0, err) < 0 || index_linked(x, err) < 0)
 		return -1;
-	poll(NULL, 0, TICK_MS);
+	tree_await_tick();
 	return tree->lazy ? lazy_start(tree->lazy, &tree->index, x->source_bytes, err) : 0;
 }
 
-static void tell(const struct extraction *x)
+void tree_tell_copied(const struct tree *tree, uint64_t lost_xattrs)
 {
-	const struct tree *tree = x->tree;
-
-	if (x->lost_xattrs)
-		log_warn(x->log, "%llu extended attributes cannot be kept in '%s', ignoring",
-		         (unsigned long long)x->lost_xattrs, tree->dir);
-	log_detail(x->log, "copied %llu files to '%s', %llu of %llu bytes of data",
+	if (lost_xattrs)
+		log_warn(tree->log, "%llu extended attributes cannot be kept in '%s', ignoring",
+		         (unsigned long long)lost_xattrs, tree->dir);
+	log_detail(tree->log, "copied %llu files to '%s', %llu of %llu bytes of data",
 	           (unsigned long long)tree->file_count, tree->dir,
 	           (unsigned long long)tree->copied_bytes, (unsigned long long)tree->data_bytes);
 }
@@ -427,12 +358,12 @@ static int extract(struct tree **ret, struct tree *new_tree, struct rootfs *from
 	free(x.linked);
 	if (result < 0)
 		return error_prefix(err, "cannot copy the image's root to '%s'", tree->dir);
-	tell(&x);
+	tree_tell_copied(tree, x.lost_xattrs);
 	*ret = STEAL(tree);
 	return 0;
 }
 
-static struct tree *tree_new(const char *dir, struct log *log)
+struct tree *tree_new(const char *dir, struct log *log)
 {
 	struct tree *tree = mem_alloc(sizeof(*tree));
 
@@ -514,4 +445,10 @@ void tree_clamp_times(struct tree *tree, int64_t epoch_s)
 {
 	tree->clamps_times = true;
 	tree->clamp_s = epoch_s;
+}
+
+void tree_set_labeler(struct tree *tree, tree_labeler *labeler, void *opaque)
+{
+	tree->labeler = labeler;
+	tree->labeler_opaque = opaque;
 }

@@ -38,6 +38,18 @@ int tree_extract(struct tree **ret, struct rootfs *from, const char *dir, struct
  */
 int tree_extract_lazy(struct tree **ret, struct rootfs *from, struct rootfs *filler,
                       const char *dir, struct log *log, struct error *err);
+/*
+ * The same from a pax tar (as tar or libguestfs write it: numeric owners, SCHILY.xattr), read from
+ * the descriptor until it ends: for file systems that only the appliance reads. Members that lead
+ * outside of the directory, and more bytes than max_bytes (holes too), are refused (EXIT_INPUT).
+ */
+int tree_extract_tar(struct tree **ret, int fd, uint64_t max_bytes, const char *dir,
+                     struct log *log, struct error *err);
+/* Called for each path that is sent (or packed) without a label of its own: *ret_label is the value
+ * of security.selinux, to be freed, or NULL. */
+typedef int tree_labeler(void *opaque, const char *path, uint32_t mode, char **ret_label,
+                         struct error *err);
+void tree_set_labeler(struct tree *tree, tree_labeler *labeler, void *opaque);
 /* Whether all that was asked for could be filled; the error is that of the first that was not.
  * To be asked after guest programs ran; tree_changes() asks by itself. */
 int tree_check(struct tree *tree, struct error *err);

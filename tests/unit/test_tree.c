@@ -428,6 +428,81 @@ static void test_extract(struct fixture *f)
 	check_tar_ids(f, tree);
 }
 
+static struct strv list_of(const char *words)
+{
+	return strv_split(words, " ");
+}
+
+/* What a policy would say; the files' own labels are those of the fixture. */
+static int label(void *opaque, const char *path, uint32_t mode, char **ret_label, struct error *err)
+{
+	struct strv *asked = opaque;
+
+	strv_addf(asked, "%s:%o", path, mode & S_IFMT);
+	if (str_equal(path, "/bad"))
+		return error_set(err, "no label for '%s'", path);
+	*ret_label = str_equal(path, "/none") ? NULL : str_copy("u:r:new_t:s0");
+	return 0;
+}
+
+static void check_label(int fd, const struct tree *tree, const char *path, const char *want,
+                        const char *holds)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_STRV struct strv paths = {0};
+	unsigned char value[65] = "";
+	size_t size;
+
+	strv_add(&paths, path);
+	must(lseek(fd, 0, SEEK_SET) == 0 && ftruncate(fd, 0) == 0 &&
+	             tree_write_tar(tree, &paths, fd, &err) == 0,
+	     path);
+	size = tar_xattr(fd, "security.selinux", value);
+	check(size == (want ? strlen(want) + 1 : 0) && (!want || memcmp(value, want, size) == 0),
+	      "%s", holds);
+}
+
+static void test_labeler(struct fixture *f)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FREE char *dir = str_format("%s/labels", f->dir);
+	CLEANUP_FREE char *copy = str_format("%s/labels-copy", f->dir);
+	CLEANUP_FREE char *tar = str_format("%s/labels.tar", f->dir);
+	CLEANUP_CLOSE int fd = open(tar, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	CLEANUP_ROOTFS struct rootfs *from = NULL;
+	CLEANUP_TREE struct tree *tree = NULL;
+	CLEANUP_STRV struct strv asked = {0};
+	CLEANUP_STRV struct strv bad = list_of("/bad");
+	CLEANUP_FREE char *all = NULL;
+
+	must(mkdir(dir, 0755) == 0, dir);
+	own(dir, 0, 0755);
+	put_file(dir, "/old", "old", 0, 0644);
+	put_xattr(dir, "/old", "security.selinux", "u:r:old_t:s0", 13);
+	must(tree_rootfs(&from, dir, NULL, &err) == 0 &&
+	             tree_extract(&tree, from, copy, NULL, &err) == 0,
+	     "tree");
+	put_file(copy, "/new", "new", 0, 0644);
+	put_file(copy, "/none", "", 0, 0644);
+	put_file(copy, "/bad", "", 0, 0644);
+	put_link(copy, "/link", "new");
+	check_label(fd, tree, "/new", NULL, "without a policy nothing is labelled");
+	tree_set_labeler(tree, label, &asked);
+	/* where the host has a policy of its own, no label in the tree is the guest's */
+	if (access("/sys/fs/selinux/enforce", F_OK) == 0)
+		check_label(fd, tree, "/old", "u:r:new_t:s0", "labels of the host do not count");
+	else
+		check_label(fd, tree, "/old", "u:r:old_t:s0", "a file keeps the label that it has");
+	check_label(fd, tree, "/new", "u:r:new_t:s0", "a new file gets the policy's, with its NUL");
+	check_label(fd, tree, "/link", "u:r:new_t:s0", "a link too");
+	check_label(fd, tree, "/none", NULL, "where the policy has none, it gets none");
+	check(tree_write_tar(tree, &bad, fd, &err) == -1 && strstr(err.message, "'/bad'"),
+	      "a policy that fails is an error");
+	all = strv_join(&asked, " ");
+	check(strstr(all, "/new:100000 /link:120000 /none:100000") != NULL,
+	      "the policy is asked for path and type");
+}
+
 static void check_sparse_file(const char *path, const char *holds)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -480,11 +555,6 @@ static void test_sparse_tar(struct fixture *f)
 	must(truncate(copy_huge, ((off_t)64 << 30) + 1) == 0, copy_huge);
 	check(tree_write_tar(tree, &paths, fd, &err) == -1 && strstr(err.message, "'/huge'"),
 	      "a file of more than 64 GiB is refused by name");
-}
-
-static struct strv list_of(const char *words)
-{
-	return strv_split(words, " ");
 }
 
 static void test_spare_mounts(void)
@@ -691,6 +761,7 @@ int main(void)
 	test_backend(&f);
 	test_hostile_source(&f);
 	test_sparse_tar(&f);
+	test_labeler(&f);
 	test_spare_mounts();
 	test_remove_deep(&f);
 	check(tree_remove(f.dir, &err) == 0 && access(f.dir, F_OK) < 0, "all is removed again");

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tree that comes out of a tar, for tree-untar.c and tree-untar-index.c. */
+#ifndef GPUIMG_TREE_UNTAR_H
+#define GPUIMG_TREE_UNTAR_H
+
+#include <archive.h>
+#include <time.h>
+
+#include "tree-private.h"
+
+/* A device node, or a further name of one: present in the image, never made here. */
+struct left_out {
+	char *dir, *name;
+	uint32_t mode;
+};
+
+/* Each file that is made in a directory changes the directory's time. */
+struct dir_time {
+	char *path;
+	struct timespec mtime;
+};
+
+struct untar {
+	struct tree *tree;
+	struct archive *archive;
+	int fd;
+	uint64_t max_bytes, member_bytes, member_count, lost_xattrs;
+	struct left_out *left_out; /* sorted by directory and name, once all are known */
+	size_t left_out_count, left_out_room;
+	struct strv orphans; /* pairs: a hard link's path, and its target that is not there */
+	struct dir_time *dirs;
+	size_t dir_count, dir_room;
+	struct inode_table seen; /* files with several names, to be counted once */
+};
+
+/* tree-untar-index.c: what is remembered of the members, and what is made of it at the end. */
+void untar_add_left_out(struct untar *u, const char *path, uint32_t mode);
+void untar_add_dir(struct untar *u, const struct tree_place *p);
+/* Once there are no more members: hard links to device nodes, mount points, times, index. */
+int untar_finish(struct untar *u, struct error *err);
+void untar_free(struct untar *u);
+
+#endif
