@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "sandbox-private.h"
 
@@ -153,33 +154,82 @@ static int add_env(struct strv *args, const char *const *more, struct error *err
 /* GRUB's scripts write root=UUID=… only where this name leads to something that exists. */
 static void add_disk_link(struct strv *args, const char *by, const char *id)
 {
+	CLEANUP_FREE char *link = id ? str_format("/dev/disk/%s/%s", by, id) : NULL;
+
+	if (!link || strv_has(args, link))
+		return;
 	strv_add(args, "--symlink");
 	strv_add(args, "../../null");
-	strv_addf(args, "/dev/disk/%s/%s", by, id);
+	strv_add(args, link);
 }
 
-static void add_devices(struct strv *args, const struct sandbox_devices *d)
+static void add_links(struct strv *args, const struct sandbox_devices *d)
 {
 	static const char *const dirs[] = {"--dir", "/dev/disk",
 	                                   "--dir", "/dev/disk/by-uuid",
 	                                   "--dir", "/dev/disk/by-partuuid",
+	                                   "--dir", "/dev/mapper",
 	                                   NULL};
+	const char *const uuids[] = {d->root_uuid, d->boot_uuid, d->esp_uuid};
+	const char *const partuuids[] = {d->root_partuuid, d->boot_partuuid, d->esp_partuuid};
 
 	add_args(args, dirs);
-	add_disk_link(args, "by-uuid", d->root_uuid);
-	if (d->boot_uuid && !str_equal(d->boot_uuid, d->root_uuid))
-		add_disk_link(args, "by-uuid", d->boot_uuid);
-	if (d->root_partuuid)
-		add_disk_link(args, "by-partuuid", d->root_partuuid);
-	if (d->boot_partuuid && !str_equal(d->boot_partuuid, d->root_partuuid))
-		add_disk_link(args, "by-partuuid", d->boot_partuuid);
+	for (size_t i = 0; i < sizeof(uuids) / sizeof(uuids[0]); i++) {
+		add_disk_link(args, "by-uuid", uuids[i]);
+		add_disk_link(args, "by-partuuid", partuuids[i]);
+	}
+	if (d->root_device) { /* root=/dev/mapper/… is written under the same condition */
+		strv_add(args, "--symlink");
+		strv_add(args, "../null");
+		strv_add(args, d->root_device);
+	}
+}
+
+static void add_devices(struct strv *args, const struct sandbox_devices *d)
+{
+	add_links(args, d);
 	set_env(args, "GPUIMG_ROOT_UUID", d->root_uuid);
 	set_env(args, "GPUIMG_ROOT_FS", d->root_fs);
 	set_env(args, "GPUIMG_ROOT_PARTUUID", d->root_partuuid);
+	set_env(args, "GPUIMG_ROOT_SUBVOL", d->root_subvol);
+	set_env(args, "GPUIMG_ROOT_DEVICE", d->root_device);
 	set_env(args, "GPUIMG_BOOT_UUID", d->boot_uuid);
 	set_env(args, "GPUIMG_BOOT_FS", d->boot_fs);
 	set_env(args, "GPUIMG_BOOT_PARTUUID", d->boot_partuuid);
+	set_env(args, "GPUIMG_ESP_UUID", d->esp_uuid);
+	set_env(args, "GPUIMG_ESP_PARTUUID", d->esp_partuuid);
 	set_env(args, "GPUIMG_PARTMAP", d->partmap);
+}
+
+/*
+ * kernel-install and bootctl ask block devices for their partition types, and stat(1) for the top
+ * of the file system that entries' paths count from: here all is one file system without a device.
+ * (BOOT_MNT is read from systemd 254 on.)
+ */
+static void add_boot_loader_env(struct strv *args, const struct sandbox_devices *d)
+{
+	/* Beside an ESP, only a FAT file system can be the other one that loaders read. */
+	bool xbootldr = str_equal(d->boot_fs, "vfat") && !str_equal(d->esp_path, "/boot");
+
+	set_env(args, "SYSTEMD_RELAX_ESP_CHECKS", "1");
+	set_env(args, "SYSTEMD_RELAX_XBOOTLDR_CHECKS", "1");
+	set_env(args, "SYSTEMD_ESP_PATH", d->esp_path);
+	set_env(args, "SYSTEMD_XBOOTLDR_PATH", xbootldr ? "/boot" : NULL);
+	set_env(args, "BOOT_MNT", xbootldr ? "/boot" : d->esp_path);
+}
+
+/*
+ * A new /proc shows the host's command line too. kernel-install, ukify and dracut take what they
+ * find there for the image's own where /etc/kernel/cmdline is missing: here they find nothing.
+ */
+static int hide_cmdline(struct launch *l, struct error *err)
+{
+	int fd = memfd_create("cmdline", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return error_errno(err, errno, "cannot make an empty file in memory");
+	launch_bind_file(l, fd, "0444", "/proc/cmdline");
+	return 0;
 }
 
 /* Puts a script of ours over a program of the guest, if it is there and a regular file. */
@@ -218,6 +268,7 @@ static int add_grub(struct sandbox *s, struct launch *l, struct error *err)
 	};
 
 	add_devices(&l->args, s->devices);
+	add_boot_loader_env(&l->args, s->devices);
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
 		if (add_stand_in(s, l, programs[i][0], programs[i][1], err) < 0)
 			return -1;
@@ -230,7 +281,7 @@ int launch_prepare(struct sandbox *s, struct launch *l, const struct guest_comma
 	if (check_mount_points(s, err) < 0)
 		return -1;
 	add_root(s, &l->args, command->network);
-	if (add_env(&l->args, command->env, err) < 0)
+	if (hide_cmdline(l, err) < 0 || add_env(&l->args, command->env, err) < 0)
 		return -1;
 	return s->devices && s->devices->root_uuid ? add_grub(s, l, err) : 0;
 }

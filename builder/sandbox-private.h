@@ -6,7 +6,7 @@
 #include "sandbox.h"
 
 #define GUEST_PATH     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define LAUNCH_FDS_MAX 8 /* name resolution, four stand-ins, and some room */
+#define LAUNCH_FDS_MAX 8 /* /proc/cmdline, name resolution, four stand-ins, and some room */
 
 struct sandbox {
 	char *dir;

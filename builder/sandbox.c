@@ -127,14 +127,50 @@ static int check_id(const char *id, struct error *err)
 	return error_code(err, EXIT_INPUT);
 }
 
+/* It becomes a name in /dev/mapper. */
+static int check_mapper(const char *path, struct error *err)
+{
+	static const char dir[] = "/dev/mapper/";
+	const char *name = str_starts(path, dir) ? path + strlen(dir) : "";
+	CLEANUP_FREE char *shown = NULL;
+
+	if (*name && *name != '.' &&
+	    !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	                       "+_.-")])
+		return 0;
+	shown = str_printable(path, 80);
+	error_set(err, "'%s' is not the name of a logical volume", shown);
+	return error_code(err, EXIT_INPUT);
+}
+
+/* They become variables that scripts put into lines of their own. */
+static int check_text(const char *text, const char *what, struct error *err)
+{
+	CLEANUP_FREE char *shown = NULL;
+
+	if (!text)
+		return 0;
+	shown = str_printable(text, 4096);
+	if (str_equal(shown, text))
+		return 0;
+	error_set(err, "'%s' is not a name that we dare to give to guest programs as %s", shown,
+	          what);
+	return error_code(err, EXIT_INPUT);
+}
+
 static int check_devices(const struct sandbox_devices *d, struct error *err)
 {
 	if (!d)
 		return 0;
 	if (check_id(d->root_uuid, err) < 0 || check_id(d->root_partuuid, err) < 0 ||
-	    check_id(d->boot_uuid, err) < 0 || check_id(d->boot_partuuid, err) < 0)
+	    check_id(d->boot_uuid, err) < 0 || check_id(d->boot_partuuid, err) < 0 ||
+	    check_id(d->esp_uuid, err) < 0 || check_id(d->esp_partuuid, err) < 0)
 		return -1;
-	return 0;
+	if (d->root_device && check_mapper(d->root_device, err) < 0)
+		return -1;
+	if (check_text(d->root_subvol, "the root's subvolume", err) < 0)
+		return -1;
+	return check_text(d->esp_path, "where the ESP is mounted", err);
 }
 
 int sandbox_new(struct sandbox **ret, const struct sandbox_options *options, struct error *err)

@@ -21,8 +21,12 @@ struct sandbox;
 /* What grub-mkconfig asks about block devices, which the sandbox does not have. */
 struct sandbox_devices {
 	const char *root_uuid, *root_fs,
-		*root_partuuid; /* root_fs in GRUB's words: ext2, xfs, btrfs */
+		*root_partuuid;  /* root_fs in GRUB's words: ext2, xfs, btrfs */
+	const char *root_subvol; /* btrfs: of the root, "@rootfs"; else NULL */
+	const char
+		*root_device; /* LVM: "/dev/mapper/VG-LV", as it is called on the node; else NULL */
 	const char *boot_uuid, *boot_fs, *boot_partuuid; /* NULL unless /boot is separate */
+	const char *esp_uuid, *esp_partuuid, *esp_path;  /* NULL unless an ESP is mounted */
 	const char *partmap;                             /* gpt or msdos */
 };
 

@@ -9,27 +9,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "builder/block-names.h"
 #include "builder/data.h"
+#include "builder/generator.h"
 #include "builder/modules.h"
 #include "builder/proof.h"
 #include "stages/stages.h"
 
-#define BLOCK_PATH "/etc/modprobe.d/gpuimg-gpu-block.conf"
-#define BLOCK_DATA "boot/modprobe.d/gpuimg-gpu-block.conf"
-
-/* Names that the shipped file blocks already: its 'blacklist' lines. */
-static void read_names(const char *text, struct strv *ret)
-{
-	CLEANUP_STRV struct strv lines = strv_split(text, "\n");
-
-	for (size_t i = 0; i < lines.count; i++) {
-		CLEANUP_STRV struct strv words = strv_split(lines.items[i], " \t");
-
-		if (words.count == 2 && strcmp(words.items[0], "blacklist") == 0 &&
-		    !strv_has(ret, words.items[1]))
-			strv_add(ret, words.items[1]);
-	}
-}
+#define BLOCK_PATH "/etc/modprobe.d/" GENERATOR_BLOCK_NAME
 
 static bool is_module_name(const char *name)
 {
@@ -70,21 +57,34 @@ static int add_claimants(struct build *b, const char *kver, struct error *err)
 	return 0;
 }
 
+/* Where this image's initramfs generator copies it from, now and on the node. */
+static void find_places(struct build *b)
+{
+	const struct generator *g = generator_find(b->guest->generator);
+
+	b->block_path = BLOCK_PATH;
+	for (size_t i = 0; g && g->block_paths[i]; i++)
+		strv_add(&b->block_paths, g->block_paths[i]);
+	if (!strv_has(&b->block_paths, BLOCK_PATH))
+		strv_add(&b->block_paths, BLOCK_PATH);
+}
+
 static int modprobe_check(struct build *b, struct error *err)
 {
 	CLEANUP_FREE char *text = NULL;
 	CLEANUP_FREE char *extra = str_copy("");
 	size_t shipped;
 
-	if (data_read(b->data_dir, BLOCK_DATA, &text, err) < 0)
+	if (data_read(b->data_dir, BLOCK_NAMES_DATA, &text, err) < 0)
 		return -1;
-	read_names(text, &b->blocked);
+	block_names_parse(text, &b->blocked);
 	shipped = b->blocked.count;
 	for (size_t i = 0; i < b->options->block.count; i++)
 		if (!strv_has(&b->blocked, b->options->block.items[i]))
 			strv_add(&b->blocked, b->options->block.items[i]);
 	for (size_t i = 0; i < b->guest->kernel_count; i++)
-		if (add_claimants(b, b->guest->kernels[i].version, err) < 0)
+		if (!b->guest->kernels[i].rescue &&
+		    add_claimants(b, b->guest->kernels[i].version, err) < 0)
 			return -1;
 	for (size_t i = shipped; i < b->blocked.count; i++) {
 		const char *name = b->blocked.items[i];
@@ -94,7 +94,7 @@ static int modprobe_check(struct build *b, struct error *err)
 		free(extra);
 		extra = more;
 	}
-	b->block_path = BLOCK_PATH;
+	find_places(b);
 	b->block_text = str_format(
 		"%s%s%s", text,
 		*extra ? "# Found in this image's modules.alias, or asked for:\n" : "", extra);
@@ -103,7 +103,11 @@ static int modprobe_check(struct build *b, struct error *err)
 
 static int modprobe_apply(struct build *b, struct error *err)
 {
-	return rootfs_write(b->root, BLOCK_PATH, b->block_text, strlen(b->block_text), 0644, err);
+	for (size_t i = 0; i < b->block_paths.count; i++)
+		if (rootfs_write(b->root, b->block_paths.items[i], b->block_text,
+		                 strlen(b->block_text), 0644, err) < 0)
+			return -1;
+	return 0;
 }
 
 static int verify_kernel(struct build *b, const char *kver, struct error *err)
@@ -122,11 +126,13 @@ static int verify_kernel(struct build *b, const char *kver, struct error *err)
 
 static int modprobe_verify(struct build *b, struct error *err)
 {
-	if (proof_file(&b->findings, b->result_root, "modprobe.file", BLOCK_PATH, b->block_text,
-	               err) < 0)
-		return -1;
+	for (size_t i = 0; i < b->block_paths.count; i++)
+		if (proof_file(&b->findings, b->result_root, "modprobe.file",
+		               b->block_paths.items[i], b->block_text, err) < 0)
+			return -1;
 	for (size_t i = 0; i < b->result_guest->kernel_count; i++)
-		if (verify_kernel(b, b->result_guest->kernels[i].version, err) < 0)
+		if (!b->result_guest->kernels[i].rescue &&
+		    verify_kernel(b, b->result_guest->kernels[i].version, err) < 0)
 			return -1;
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "builder/digest.h"
+#include "builder/generator.h"
 #include "stages/stages.h"
 
 #define SCRIPT_DIR       "/var/tmp/gpuimg-run"
@@ -168,15 +169,36 @@ static int run_script(struct build *b, const char *path, struct error *err)
 	return result;
 }
 
+static int run_scripts(struct build *b, struct error *err)
+{
+	for (size_t i = 0; i < b->options->run.count; i++)
+		if (run_script(b, b->options->run.items[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+/* A script may install a kernel, whose hooks run the generator: it is told what we tell it. */
+static int run_with_temporary(struct build *b, struct error *err)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	const struct generator *g = generator_find(b->guest->generator);
+	const char *temporary = NULL;
+	int result;
+
+	if (generator_put_temporary(&temporary, g, b->guest, b->root, err) < 0)
+		return -1;
+	result = run_scripts(b, err);
+	if (temporary && rootfs_remove(b->root, temporary, result < 0 ? &ignored : err) < 0)
+		return -1;
+	return result;
+}
+
 static int user_apply(struct build *b, struct error *err)
 {
 	for (size_t i = 0; i < b->options->upload.count; i++)
 		if (upload(b, b->options->upload.items[i], err) < 0)
 			return -1;
-	for (size_t i = 0; i < b->options->run.count; i++)
-		if (run_script(b, b->options->run.items[i], err) < 0)
-			return -1;
-	return 0;
+	return b->options->run.count ? run_with_temporary(b, err) : 0;
 }
 
 const struct stage stage_user = {

@@ -9,6 +9,8 @@
 # they are. Variables (only the first is always needed):
 #   GPUIMG_ROOT_UUID, GPUIMG_ROOT_FS (ext2, xfs, btrfs…: GRUB's names), GPUIMG_ROOT_PARTUUID,
 #   GPUIMG_ROOT_LABEL, GPUIMG_ROOT_PARTNUM, GPUIMG_PARTMAP (gpt, msdos; empty: no table)
+#   GPUIMG_ROOT_DEVICE: set when the root is a logical volume, its name on the node
+#   ("/dev/mapper/VG-LV"); it must lead to something that exists, as the names below
 #   GPUIMG_BOOT_UUID, _FS, _PARTUUID, _LABEL, _PARTNUM: set when /boot is its own file system
 #   GPUIMG_ESP_UUID, _PARTUUID, _LABEL, _PARTNUM: the FAT file system on /boot/efi or /efi
 #
@@ -20,8 +22,9 @@
 # the guest cannot see the host's firmware, so no "UEFI Firmware Settings" entry appears.
 #
 # The answer to "which device is that path on" is /dev/disk/by-uuid/UUID: the name that is also
-# right on the node if a script writes it into grub.cfg unchanged. No hints are given: GRUB then
-# searches all disks for the UUID, which is right on any machine.
+# right on the node if a script writes it into grub.cfg unchanged; of a logical volume its own, as
+# 10_linux writes root=/dev/mapper/VG-LV only then. No hints are given: GRUB then searches all disks
+# for the UUID, which is right on any machine.
 set -eu
 
 fail()
@@ -57,6 +60,7 @@ role_of_boot()
 role_of_device()
 {
 	case "$1" in
+	"${GPUIMG_ROOT_DEVICE:-none}" | \
 	"/dev/disk/by-uuid/${GPUIMG_ROOT_UUID}" | \
 	"/dev/disk/by-partuuid/${GPUIMG_ROOT_PARTUUID:-none}")
 		echo root ;;
@@ -73,8 +77,10 @@ role_of_device()
 
 load_role()
 {
+	volume=
 	case "$1" in
 	root)
+		volume=${GPUIMG_ROOT_DEVICE-}
 		uuid=$GPUIMG_ROOT_UUID fs=${GPUIMG_ROOT_FS-} partuuid=${GPUIMG_ROOT_PARTUUID-}
 		label=${GPUIMG_ROOT_LABEL-} partnum=${GPUIMG_ROOT_PARTNUM-} ;;
 	boot)
@@ -91,7 +97,7 @@ answer()
 {
 	case "$target" in
 	device | disk)
-		echo "/dev/disk/by-uuid/$uuid" ;;
+		echo "${volume:-/dev/disk/by-uuid/$uuid}" ;;
 	fs)
 		[ -n "$fs" ] || fail "unknown filesystem"
 		echo "$fs" ;;
@@ -104,9 +110,15 @@ answer()
 	partmap)
 		[ -z "${GPUIMG_PARTMAP-}" ] || echo "$GPUIMG_PARTMAP" ;;
 	drive)
+		if [ -n "$volume" ]; then
+			echo "(lvm/${volume#/dev/mapper/})"
+			return
+		fi
 		[ -n "$partnum" ] || fail "the drive of $uuid is not known in the sandbox"
 		echo "(hd0,${GPUIMG_PARTMAP-}$partnum)" ;;
-	abstraction | cryptodisk_uuid) ;;
+	abstraction)
+		[ -z "$volume" ] || echo lvm ;;
+	cryptodisk_uuid) ;;
 	compatibility_hint | hints_string | *_hints)
 		echo ;;
 	*)

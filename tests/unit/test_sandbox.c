@@ -28,7 +28,7 @@ static const char make_tree[] =
 	"set -e; t=$1; b=$2; cd /\n"
 	"mkdir -p $t/bin $t/usr/sbin $t/usr/bin $t/etc $t/root $t/proc $t/sys $t/dev $t/run $t/tmp\n"
 	"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
-	"for p in sh bash id cat touch ls sleep chown stat env rm ln grep setcap getcap; do\n"
+	"for p in sh bash id cat touch ls sleep chown stat env rm ln grep readlink setcap getcap; do\n"
 	"  f=$(command -v $p) || continue\n"
 	"  cp -L $f $t/bin/$p\n"
 	"  for l in $(ldd $f | grep -o '/[^ ]*'); do\n"
@@ -479,19 +479,83 @@ static void test_hostile_tree(struct fixture *f)
 	      "/run is a directory again");
 }
 
-static void test_bad_devices(struct fixture *f)
+static bool refuses(struct fixture *f, const struct sandbox_devices *devices)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
-	char id[] = "../../etc/x";
-	struct sandbox_devices devices = {.root_uuid = id};
 	struct sandbox *sandbox = NULL;
 
-	check(sandbox_new(&sandbox,
-	                  &(struct sandbox_options){
-				  .dir = f->tree, .data_dir = f->data, .devices = &devices},
-	                  &err) == -1 &&
-	              error_exit_code(&err) == EXIT_INPUT && !sandbox,
+	return sandbox_new(&sandbox,
+	                   &(struct sandbox_options){
+				   .dir = f->tree, .data_dir = f->data, .devices = devices},
+	                   &err) == -1 &&
+	       error_exit_code(&err) == EXIT_INPUT && !sandbox;
+}
+
+static void test_bad_devices(struct fixture *f)
+{
+	check(refuses(f, &(struct sandbox_devices){.root_uuid = "../../etc/x"}),
 	      "a UUID that is a path is refused");
+	check(refuses(f, &(struct sandbox_devices){.root_uuid = UUID, .esp_uuid = "../x"}),
+	      "so is the ESP's");
+	check(refuses(f, &(struct sandbox_devices){.root_uuid = UUID,
+	                                           .root_device = "/dev/mapper/../../etc/x"}),
+	      "so is the name of a logical volume that leads elsewhere");
+	check(refuses(f,
+	              &(struct sandbox_devices){.root_uuid = UUID, .root_device = "/dev/vg0/root"}),
+	      "so is one that is not in /dev/mapper");
+	check(refuses(f, &(struct sandbox_devices){.root_uuid = UUID, .root_subvol = "@a\nb"}),
+	      "so is a subvolume with a newline in its name");
+}
+
+/* The same tree with other devices and, if they are there, the real stand-ins. */
+static void test_volumes(struct fixture *f)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	const struct sandbox_devices devices = {.root_uuid = UUID,
+	                                        .root_fs = "btrfs",
+	                                        .root_subvol = "@rootfs",
+	                                        .root_device = "/dev/mapper/vg--0-root",
+	                                        .esp_uuid = "AB12-CD34",
+	                                        .esp_partuuid = "11223344-01",
+	                                        .esp_path = "/boot/efi",
+	                                        .partmap = "gpt"};
+	const struct sandbox_options options = {
+		.dir = f->tree, .data_dir = "builder", .devices = &devices};
+	CLEANUP_SANDBOX struct sandbox *sandbox = NULL;
+	CLEANUP_ROOTFS struct rootfs *rootfs = NULL;
+	struct fixture other = *f;
+
+	if (sandbox_new(&sandbox, &options, &err) < 0 ||
+	    tree_rootfs(&rootfs, f->tree, sandbox, &err) < 0) {
+		check(false, "%s", err.message);
+		return;
+	}
+	other.rootfs = rootfs;
+	check_shell(&other,
+	            "echo $GPUIMG_ROOT_DEVICE $GPUIMG_ROOT_SUBVOL $GPUIMG_ESP_UUID "
+	            "$GPUIMG_ESP_PARTUUID",
+	            "/dev/mapper/vg--0-root @rootfs AB12-CD34 11223344-01\n",
+	            "logical volume, subvolume and ESP are told");
+	check_shell(&other,
+	            "echo $SYSTEMD_ESP_PATH $SYSTEMD_RELAX_ESP_CHECKS "
+	            "$SYSTEMD_RELAX_XBOOTLDR_CHECKS $BOOT_MNT",
+	            "/boot/efi 1 1 /boot/efi\n", "kernel-install is told where the ESP is");
+	check_shell(&other,
+	            "test -e /dev/mapper/vg--0-root && test -e /dev/disk/by-uuid/AB12-CD34 && "
+	            "test -e /dev/disk/by-partuuid/11223344-01 && echo there",
+	            "there\n", "they have names in /dev that lead somewhere");
+	if (access("builder/sandbox/grub-probe.sh", R_OK) < 0) {
+		check(true, "grub-probe # SKIP not run in the source tree");
+		return;
+	}
+	check_shell(&other,
+	            "d=$(grub-probe --target=device /) && echo $d && "
+	            "for t in abstraction fs fs_uuid partmap drive; do "
+	            "grub-probe --device $d --target=$t; done",
+	            "/dev/mapper/vg--0-root\nlvm\nbtrfs\n" UUID "\ngpt\n(lvm/vg--0-root)\n",
+	            "grub-probe answers for a logical volume as GRUB's own does");
+	check_shell(f, "cat /proc/cmdline; echo end", "end\n",
+	            "the host's kernel command line is not seen");
 }
 
 /* Runs the check in a child that 'change' has made unfit; 1 if 'want' is in the message. */
@@ -605,6 +669,7 @@ int main(void)
 	test_capabilities(&f);
 	test_resolv_conf(&f);
 	test_grub(&f);
+	test_volumes(&f);
 	test_hostile_tree(&f);
 	test_bad_devices(&f);
 	test_check_host(&f);
