@@ -19,6 +19,7 @@
 #include "guest.h"
 #include "initramfs.h"
 #include "options.h"
+#include "param-places.h"
 #include "qcow2.h"
 #include "sandbox.h"
 #include "tree.h"
@@ -62,14 +63,18 @@ struct build {
 	bool tree_remover_running;
 	struct sandbox *sandbox_handle;
 	struct sandbox_devices devices; /* borrows its strings */
+	char *root_device;              /* of 'devices', or NULL */
 	struct rootfs *root;            /* the working copy, writable */
 
 	/* What the stages did, for the proof and the manifest. */
-	const char *block_path; /* of the modprobe.d file in the image */
-	char *block_text;       /* its content */
-	struct strv blocked;    /* module names in it */
-	struct strv params;     /* parameters that every entry must hold */
-	char *dropin_path;      /* of the GRUB drop-in in the image */
+	const char *block_path;     /* of the modprobe.d file in the image */
+	char *block_text;           /* its content */
+	struct strv block_paths;    /* where it stands: all that the generator copies it from */
+	char *generator_conf;       /* text of the generator's conf_path; NULL: it needs none */
+	struct strv blocked;        /* module names in it */
+	struct strv params;         /* parameters that every entry must hold */
+	struct param_places places; /* where the base takes parameters from */
+	char *dropin_path;          /* of the GRUB drop-in in the image, if it takes one */
 	char *dropin_text;
 	bool clamp_times;                    /* the environment gave source_date_epoch */
 	int64_t source_date_epoch;           /* for generators that can make the same bytes twice */
@@ -82,6 +87,7 @@ struct build {
 	struct disk *result_disk;
 	struct rootfs *result_root;
 	struct guest *result_guest;
+	bool has_uefi_loader;
 	struct bootchain after;
 	struct strv initramfs_digests; /* SHA-256, in the order of result_guest's kernels */
 	struct strv user_digests;      /* "SHA256  PATH" of uploads and scripts */
@@ -93,5 +99,12 @@ struct build {
 	json_t *steps;          /* array of {name, seconds} */
 	json_t *boot_report;    /* NULL until the boot test ran */
 };
+
+/* What every boot entry shall hold: 'params', and module_blacklist= with all of 'blocked' unless
+ * the options say otherwise. Owned by the caller. */
+struct strv build_wanted_params(const struct build *b);
+/* Reads the boot entries of a root anew; what 'ret' held is released. */
+int build_read_chain(struct build *b, struct bootchain *ret, struct rootfs *root,
+                     const struct guest *guest, struct error *err);
 
 #endif

@@ -45,16 +45,8 @@ static json_t *make_entries(const struct build *b)
 {
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < b->after.grub.count; i++) {
-		const struct grub_entry *e = &b->after.grub.entries[i];
-		CLEANUP_FREE char *args = strv_join(&e->args, " ");
-
-		json_array_append_new(list,
-		                      json_pack("{s:o, s:o, s:o, s:o, s:b}", "title",
-		                                json_text(e->title), "kernel", json_text(e->kernel),
-		                                "initrd", json_text_list(&e->initrds), "cmdline",
-		                                json_text(args), "recovery", e->recovery));
-	}
+	for (size_t i = 0; i < b->after.count; i++)
+		json_array_append_new(list, bootchain_entry_json(&b->after.entries[i]));
 	return list;
 }
 
@@ -64,7 +56,7 @@ static json_t *make_boot_types(const struct build *b)
 
 	if (disk_boots_bios(b->result_disk))
 		json_array_append_new(list, json_string("bios"));
-	if (disk_boots_uefi(b->result_disk))
+	if (disk_boots_uefi(b->result_disk) && b->has_uefi_loader)
 		json_array_append_new(list, json_string("uefi"));
 	return list;
 }

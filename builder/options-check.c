@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is refused before anything runs. */
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cache-internal.h"
 #include "options-internal.h"
@@ -50,9 +52,14 @@ static int check_base(const struct options *o, const char *command, struct error
 {
 	bool url = o->base && (str_starts(o->base, "http://") || str_starts(o->base, "https://"));
 
-	if (!o->base && strcmp(command, "boot") == 0) {
+	if (!o->base && (options_command(command) & (BOOT | INSPECT))) {
 		error_set(err, "no image given");
-		error_hint(err, "usage: gpuimg boot IMAGE");
+		error_hint(err, "usage: gpuimg %s IMAGE", command);
+		return error_code(err, EXIT_USAGE);
+	}
+	if (url && options_command(command) == INSPECT) {
+		error_set(err, "'%s' is a URL; inspect reads files", o->base);
+		error_hint(err, "download it first");
 		return error_code(err, EXIT_USAGE);
 	}
 	if (url && !o->base_sha256 && !o->base_sums) {
@@ -64,6 +71,22 @@ static int check_base(const struct options *o, const char *command, struct error
 		error_set(err, "--base-sha256 and --base-sums are for a base that is fetched");
 		return error_code(err, EXIT_USAGE);
 	}
+	return 0;
+}
+
+static int check_key(const struct options *o, struct error *err)
+{
+	const char *const files[] = {o->uki_key, o->uki_cert};
+
+	if (!o->uki_key != !o->uki_cert) {
+		error_set(err, "--uki-key and --uki-cert are given together or not at all");
+		return error_code(err, EXIT_USAGE);
+	}
+	for (size_t i = 0; o->uki_key && i < sizeof(files) / sizeof(files[0]); i++)
+		if (access(files[i], R_OK) < 0) {
+			error_errno(err, errno, "cannot read '%s'", files[i]);
+			return error_code(err, EXIT_USAGE);
+		}
 	return 0;
 }
 
@@ -104,7 +127,7 @@ int options_check(const struct options *o, const char *command, struct error *er
 {
 	if (check_params(&o->cmdline.add, err) < 0 || check_params(&o->cmdline.remove, err) < 0 ||
 	    check_params(&o->expect, err) < 0 || check_modules(&o->block, err) < 0 ||
-	    check_bar(o, err) < 0)
+	    check_bar(o, err) < 0 || check_key(o, err) < 0)
 		return -1;
 	if (strcmp(command, "cache") == 0)
 		return check_cache(o, err);

@@ -10,7 +10,7 @@
 
 #include "options.h"
 
-enum command { BUILD = 1, BOOT = 2, DOCTOR = 4, CACHE = 8 };
+enum command { BUILD = 1, BOOT = 2, DOCTOR = 4, CACHE = 8, INSPECT = 16 };
 
 /* What a value does; each works the same from argv, image.yaml and a profile. */
 enum kind {

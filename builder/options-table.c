@@ -7,11 +7,12 @@
 #include "options-internal.h"
 
 #define AT(field) offsetof(struct options, field)
+#define ALL       (BUILD | BOOT | DOCTOR | CACHE | INSPECT)
 
 const struct option_row option_rows[] = {
 	{"config", 'c', KIND_SPECIAL, BUILD, 0, "FILE", NULL, "take options from an image.yaml",
          true},
-	{"profile", 'p', KIND_STRING, BUILD, AT(profile), "NAME", NULL,
+	{"profile", 'p', KIND_STRING, BUILD | INSPECT, AT(profile), "NAME", NULL,
          "what kind of node (default gpu-base)", false},
 	{"output", 'o', KIND_STRING, BUILD, AT(output), "FILE", NULL,
          "the artifact (default dist/BASE-gpu.qcow2)", false},
@@ -19,21 +20,26 @@ const struct option_row option_rows[] = {
          "digest that a fetched base must have", false},
 	{"base-sums", 0, KIND_STRING, BUILD, AT(base_sums), "URL", NULL,
          "SHA256SUMS file that names a fetched base", false},
-	{"cmdline-add", 0, KIND_LIST, BUILD, AT(cmdline.add), "PARAM", NULL,
+	{"cmdline-add", 0, KIND_LIST, BUILD | INSPECT, AT(cmdline.add), "PARAM", NULL,
          "add a kernel parameter", false},
 	{"cmdline-remove", 0, KIND_LIST, BUILD, AT(cmdline.remove), "PARAM", NULL,
          "take a parameter out: 'name' or 'name=value'", false},
-	{"no-nocrs", 0, KIND_OFF, BUILD, AT(nocrs), NULL, NULL,
+	{"no-nocrs", 0, KIND_OFF, BUILD | INSPECT, AT(nocrs), NULL, NULL,
          "leave pci=nocrs out (platforms with memory hot-plug)", false},
-	{"no-realloc", 0, KIND_OFF, BUILD, AT(realloc), NULL, NULL, "leave pci=realloc out", false},
-	{"no-module-blacklist", 0, KIND_OFF, BUILD, AT(module_blacklist), NULL, NULL,
+	{"no-realloc", 0, KIND_OFF, BUILD | INSPECT, AT(realloc), NULL, NULL,
+         "leave pci=realloc out", false},
+	{"no-module-blacklist", 0, KIND_OFF, BUILD | INSPECT, AT(module_blacklist), NULL, NULL,
          "leave module_blacklist= out of the kernel command line", false},
-	{"block", 0, KIND_LIST, BUILD, AT(block), "MODULE", NULL, "block one more kernel module",
-         false},
+	{"block", 0, KIND_LIST, BUILD | INSPECT, AT(block), "MODULE", NULL,
+         "block one more kernel module", false},
 	{"upload", 0, KIND_LIST, BUILD, AT(upload), "SRC:DST", NULL, "put a file into the image",
          false},
 	{"run", 0, KIND_LIST, BUILD, AT(run), "SCRIPT", NULL,
          "run a script in the image, before the initramfs rebuild", false},
+	{"uki-key", 0, KIND_STRING, BUILD, AT(uki_key), "FILE", NULL,
+         "private key (PEM) to sign unified kernel images with", false},
+	{"uki-cert", 0, KIND_STRING, BUILD, AT(uki_cert), "FILE", NULL, "its certificate (PEM)",
+         false},
 	{"network", 0, KIND_ON, BUILD, AT(network), NULL, NULL,
          "let --run scripts reach the network", false},
 	{"exec", 0, KIND_EXEC, BUILD, AT(exec), "MODE", "auto|appliance|sandbox",
@@ -57,9 +63,9 @@ const struct option_row option_rows[] = {
 	{"timeout", 0, KIND_SECONDS, BUILD | BOOT, AT(timeout_s), "SECONDS", NULL,
          "for one boot (default by accelerator)", false},
 	{"console", 0, KIND_STRING, BOOT, AT(console), "FILE", NULL, "keep the console log", false},
-	{"work-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(work_dir), "DIR", NULL,
+	{"work-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR | INSPECT, AT(work_dir), "DIR", NULL,
          "for all temporary files (default $TMPDIR, /var/tmp)", false},
-	{"cache-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR | CACHE, AT(cache_dir), "DIR", NULL,
+	{"cache-dir", 0, KIND_STRING, ALL, AT(cache_dir), "DIR", NULL,
          "default $XDG_CACHE_HOME/gpuimg, ~/.cache/gpuimg", false},
 	{"no-cache", 0, KIND_OFF, BUILD | BOOT, AT(cache), NULL, NULL,
          "neither take results of earlier builds nor keep ours", false},
@@ -70,20 +76,16 @@ const struct option_row option_rows[] = {
 	{"kind", 0, KIND_STRING, CACHE, AT(kind), "KIND", NULL, "only what is of this kind", true},
 	{"all", 0, KIND_ON, CACHE, AT(all), NULL, NULL,
          "prune all results, bases and the appliance too, unless in use", true},
-	{"data-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR, AT(data_dir), "DIR", NULL,
+	{"data-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR | INSPECT, AT(data_dir), "DIR", NULL,
          "our data files (default: as installed)", false},
 	{"keep-work", 0, KIND_ON, BUILD | BOOT, AT(keep_work), NULL, NULL,
          "keep the work directory after a failure", false},
 	{"plan", 0, KIND_ON, BUILD, AT(plan), NULL, NULL, "show what would be done; change nothing",
          true},
-	{"json", 0, KIND_ON, BUILD | BOOT | DOCTOR | CACHE, AT(json), NULL, NULL,
-         "results for machines", true},
-	{"verbose", 'v', KIND_SPECIAL, BUILD | BOOT | DOCTOR | CACHE, 0, NULL, NULL, "say more",
-         true},
-	{"quiet", 'q', KIND_SPECIAL, BUILD | BOOT | DOCTOR | CACHE, 0, NULL, NULL,
-         "say errors only", true},
-	{"help", 'h', KIND_SPECIAL, BUILD | BOOT | DOCTOR | CACHE, 0, NULL, NULL, "this text",
-         true},
+	{"json", 0, KIND_ON, ALL, AT(json), NULL, NULL, "results for machines", true},
+	{"verbose", 'v', KIND_SPECIAL, ALL, 0, NULL, NULL, "say more", true},
+	{"quiet", 'q', KIND_SPECIAL, ALL, 0, NULL, NULL, "say errors only", true},
+	{"help", 'h', KIND_SPECIAL, ALL, 0, NULL, NULL, "this text", true},
 	{0},
 };
 _Static_assert(sizeof(option_rows) / sizeof(option_rows[0]) <= OPTION_ROWS_MAX + 1,
@@ -91,10 +93,11 @@ _Static_assert(sizeof(option_rows) / sizeof(option_rows[0]) <= OPTION_ROWS_MAX +
 
 enum command options_command(const char *name)
 {
-	return strcmp(name, "build") == 0   ? BUILD
-	       : strcmp(name, "boot") == 0  ? BOOT
-	       : strcmp(name, "cache") == 0 ? CACHE
-	                                    : DOCTOR;
+	return strcmp(name, "build") == 0     ? BUILD
+	       : strcmp(name, "boot") == 0    ? BOOT
+	       : strcmp(name, "cache") == 0   ? CACHE
+	       : strcmp(name, "inspect") == 0 ? INSPECT
+	                                      : DOCTOR;
 }
 
 void options_usage(const char *command, const char *summary)
@@ -102,10 +105,10 @@ void options_usage(const char *command, const char *summary)
 	enum command bit = options_command(command);
 
 	printf("usage: gpuimg %s [OPTION…]%s\n\n%s\n\n", command,
-	       bit == BUILD   ? " [BASE]"
-	       : bit == BOOT  ? " IMAGE"
-	       : bit == CACHE ? " ls|prune"
-	                      : "",
+	       bit == BUILD                    ? " [BASE]"
+	       : bit == BOOT || bit == INSPECT ? " IMAGE"
+	       : bit == CACHE                  ? " ls|prune"
+	                                       : "",
 	       summary);
 	for (const struct option_row *row = option_rows; row->name; row++) {
 		char left[64];
@@ -120,6 +123,10 @@ void options_usage(const char *command, const char *summary)
 	if (bit == BUILD)
 		printf("\nBASE is a qcow2 or raw image: a path or an http(s) URL. Without one, a small "
 		       "Debian is made.\n");
+	if (bit == INSPECT)
+		printf("\nIMAGE is a qcow2 or raw image, and is only read. Exit code: 0 all holds, 5 "
+		       "something does not hold for the profile, 4 the image cannot be read or is "
+		       "refused.\n");
 	if (bit == CACHE)
 		printf("\nls lists what is kept; prune removes results, those that were not used "
 		       "for longest first.\n");

@@ -256,7 +256,7 @@ int options_parse(struct options *ret, const char *command, int argc, char **arg
 		return -1;
 	if (!o.profile)
 		o.profile = str_copy("gpu-base");
-	if (!o.help && strcmp(command, "build") == 0 && read_profile(&o, err) < 0)
+	if (!o.help && (options_command(command) & (BUILD | INSPECT)) && read_profile(&o, err) < 0)
 		return -1;
 	if (config && (apply_config(&o, config, err) < 0))
 		return -1;
@@ -281,7 +281,7 @@ void options_free(struct options *o)
 	                        &o->run,    &o->upload,      &o->firmware,       &o->expect};
 	char *strings[] = {o->base,        o->base_sha256, o->base_sums, o->output,  o->profile,
 	                   o->work_dir,    o->cache_dir,   o->data_dir,  o->console, o->control,
-	                   o->compression, o->action,      o->kind};
+	                   o->compression, o->action,      o->kind,      o->uki_key, o->uki_cert};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		strv_free(lists[i]);

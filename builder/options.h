@@ -20,16 +20,17 @@ enum exec_mode { EXEC_AUTO, EXEC_APPLIANCE, EXEC_SANDBOX };
 struct options {
 	enum log_level level;
 	bool json, plan, help, keep_work, network;
-	char *base; /* path, URL, or NULL: the embedded default */
+	char *base; /* path, URL, or NULL: the embedded default; 'boot', 'inspect': the image */
 	char *base_sha256, *base_sums;
 	char *output; /* the artifact's path */
 	char *profile;
 	struct strv stages; /* names from the profile, in the order of the stage table */
 	struct cmdline_edit cmdline;
 	bool nocrs, realloc, module_blacklist;
-	struct strv block;  /* modules to block besides ours */
-	struct strv run;    /* host paths of user scripts */
-	struct strv upload; /* SRC:DST */
+	struct strv block;        /* modules to block besides ours */
+	struct strv run;          /* host paths of user scripts */
+	struct strv upload;       /* SRC:DST */
+	char *uki_key, *uki_cert; /* PEM files to sign unified kernel images with; both or none */
 	enum exec_mode exec;
 	char *compression; /* zlib, zstd, none; NULL: as the base has it */
 	bool compact;      /* compress every cluster anew, instead of taking the base's over */
@@ -50,8 +51,8 @@ struct options {
 };
 
 /*
- * command: "build", "boot", "doctor", "cache". argv[0] is not read. Errors carry EXIT_USAGE. With
- * --help 'help' is set and nothing else is checked.
+ * command: "build", "boot", "doctor", "cache", "inspect". argv[0] is not read. Errors carry
+ * EXIT_USAGE. With --help 'help' is set and nothing else is checked.
  */
 int options_parse(struct options *ret, const char *command, int argc, char **argv,
                   struct error *err);

@@ -11,6 +11,7 @@
 
 #include "base.h"
 #include "export.h"
+#include "open-guest.h"
 #include "packages.h"
 #include "pipeline.h"
 #include "reuse.h"
@@ -48,6 +49,8 @@ void build_free(struct build *b)
 	findings_free(&b->findings);
 	accel_free(&b->accel);
 	strv_free(&b->blocked);
+	strv_free(&b->block_paths);
+	free(b->generator_conf);
 	strv_free(&b->params);
 	strv_free(&b->initramfs_digests);
 	strv_free(&b->initramfs_reused);
@@ -65,6 +68,7 @@ void build_free(struct build *b)
 	free(b->overlay);
 	rootfs_close(b->filler);
 	free(b->tree_dir);
+	free(b->root_device);
 	free(b->block_text);
 	free(b->dropin_path);
 	free(b->dropin_text);
@@ -86,33 +90,23 @@ int build_step(struct build *b, const char *name, const char *what,
 	return result;
 }
 
-int build_probe_accel(struct build *b, struct error *err)
+static struct open_guest opener(struct build *b, const char *format)
 {
-	if (b->accel_known)
-		return 0;
-	if (accel_probe(&b->accel, b->options->cache_dir, b->log, err) < 0)
-		return -1;
-	b->accel_known = true;
-	if (!b->accel.kvm)
-		log_note(b->log, "no KVM: %s; going on without", b->accel.reason);
-	return 0;
-}
-
-static int start_reader(struct appliance **ret, struct build *b, const char *image,
-                        const char *format, struct error *err)
-{
-	const struct appliance_options options = {
-		.image = image,
+	return (struct open_guest){
 		.format = format,
-		.read_only = true,
-		.kvm = b->accel.kvm,
 		.work_dir = b->work_dir,
 		.cache_dir = b->options->cache_dir,
 		.log = b->log,
+		.accel = &b->accel,
+		.accel_known = &b->accel_known,
 	};
+}
 
-	log_detail(b->log, "a file system that only the appliance reads: one is started");
-	return appliance_start(ret, &options, err);
+int build_probe_accel(struct build *b, struct error *err)
+{
+	const struct open_guest o = opener(b, NULL);
+
+	return open_guest_probe(&o, err);
 }
 
 /* guest_open without an appliance where that is enough, else with one. */
@@ -120,15 +114,9 @@ int build_open_guest(struct build *b, struct disk *disk, const char *format,
                      struct appliance **reader, struct guest **ret, struct rootfs **ret_root,
                      struct error *err)
 {
-	int result = guest_open(ret, ret_root, disk, NULL, err);
+	const struct open_guest o = opener(b, format);
 
-	if (result != 1)
-		return result;
-	if (build_probe_accel(b, err) < 0)
-		return -1;
-	if (start_reader(reader, b, disk_path(disk), format, err) < 0)
-		return -1;
-	return guest_open(ret, ret_root, disk, *reader, err);
+	return open_guest(ret, ret_root, reader, disk, &o, err);
 }
 
 static void remember_kernels(struct build *b)
@@ -169,6 +157,40 @@ static int choose_epoch(struct build *b, struct error *err)
 	return 0;
 }
 
+int build_read_chain(struct build *b, struct bootchain *ret, struct rootfs *root,
+                     const struct guest *guest, struct error *err)
+{
+	CLEANUP_FREE char *scratch = str_format("%s/entry", b->work_dir);
+
+	bootchain_free(ret);
+	return bootchain_read(ret, root, guest, scratch, err);
+}
+
+struct strv build_wanted_params(const struct build *b)
+{
+	struct strv wanted = {0};
+
+	strv_add_all(&wanted, &b->params);
+	if (b->options->module_blacklist && b->blocked.count) {
+		CLEANUP_FREE char *names = strv_join(&b->blocked, ",");
+
+		strv_addf(&wanted, "module_blacklist=%s", names);
+	}
+	return wanted;
+}
+
+/* What could not be read could not be edited either. */
+static int read_entries(struct build *b, struct error *err)
+{
+	if (build_read_chain(b, &b->before, b->base_root, b->guest, err) < 0)
+		return -1;
+	if (b->before.unreadable.count == 0)
+		return 0;
+	error_set(err, "a boot entry cannot be understood: %s", b->before.unreadable.items[0]);
+	error_hint(err, "mend or remove it in the base");
+	return error_code(err, EXIT_INPUT);
+}
+
 /* All that refuses a base without touching it; the cheapest first. */
 static int preflight(struct build *b, struct error *err)
 {
@@ -179,8 +201,7 @@ static int preflight(struct build *b, struct error *err)
 		return -1;
 	if (build_open_guest(b, b->base_disk, image_format_name(b->base_info.format), &b->reader,
 	                     &b->guest, &b->base_root, err) < 0 ||
-	    guest_check_supported(b->guest, b->base_root, err) < 0 ||
-	    bootchain_read(&b->before, b->base_root, err) < 0 ||
+	    guest_check_supported(b->guest, b->base_root, err) < 0 || read_entries(b, err) < 0 ||
 	    packages_read(&b->packages_before, b->base_root, err) < 0) {
 		error_code(err, EXIT_INPUT);
 		return error_prefix(err, "base '%s'", b->base_path);
@@ -345,6 +366,17 @@ static int boot_step(struct build *b, struct error *err)
 	return error_code(err, EXIT_PROOF);
 }
 
+/* Virtual machines that have nothing more to read would only slow the boot test down. */
+void build_close_readers(struct build *b)
+{
+	if (!b->reader && !b->result_reader)
+		return;
+	rootfs_close(STEAL(b->result_root));
+	rootfs_close(STEAL(b->base_root));
+	appliance_close(STEAL(b->result_reader));
+	appliance_close(STEAL(b->reader));
+}
+
 /* An image of the cache: what the boot test and the report ask about it. */
 static int take_reused(struct build *b, struct error *err)
 {
@@ -357,6 +389,7 @@ static int take_reused(struct build *b, struct error *err)
 	if (!digest)
 		return error_set(err, "the manifest of the cached image has no digest");
 	b->result_digest = str_copy(digest);
+	build_close_readers(b);
 	strv_free(&b->params);
 	for (size_t i = 0; i < json_array_size(params); i++)
 		strv_add(&b->params, json_string_value(json_array_get(params, i)));
@@ -418,19 +451,43 @@ int build_make_image(struct build *b, const struct backend *backend, struct erro
 	return build_step(b, "boot-test", "boot the base and the image under QEMU", boot_step, err);
 }
 
+static bool is_second_of_volume(const struct guest *guest, size_t index)
+{
+	for (size_t i = 0; i < index; i++)
+		if (guest->mounts[i].volume == guest->mounts[index].volume)
+			return true;
+	return false;
+}
+
+/* Of all that is mounted; a FAT may not tell, and is small. */
+static int used_bytes(const struct build *b, uint64_t *ret, struct error *err)
+{
+	*ret = 0;
+	for (size_t i = 0; i < b->guest->mount_count; i++) {
+		const struct guest_mount *m = &b->guest->mounts[i];
+		uint64_t free_bytes, size_bytes;
+
+		if (guest_mount_is_fat(m) || is_second_of_volume(b->guest, i))
+			continue;
+		if (rootfs_statvfs(b->base_root, m->path, &free_bytes, &size_bytes, err) < 0)
+			return -1;
+		*ret += size_bytes - (free_bytes < size_bytes ? free_bytes : size_bytes);
+	}
+	return 0;
+}
+
 /*
  * The sandbox's tree takes what its programs read and write, the overlay what changed; without
  * fanotify the tree takes all. Most of it is gone before the exported image is written.
  */
 static int check_space(struct build *b, const char *output_dir, struct error *err)
 {
-	uint64_t free_bytes, size_bytes, used;
+	uint64_t used;
 
-	if (rootfs_statvfs(b->base_root, "/", &free_bytes, &size_bytes, err) < 0)
+	if (used_bytes(b, &used, err) < 0)
 		return -1;
-	used = size_bytes - free_bytes;
 	if (workdir_check_space(b->work_dir,
-	                        (tree_can_be_lazy() ? 0 : used) + SPACE_MARGIN_BYTES +
+	                        (tree_can_be_lazy() && !b->reader ? 0 : used) + SPACE_MARGIN_BYTES +
 	                                b->guest->kernel_count * KERNEL_SPACE_BYTES,
 	                        err) < 0)
 		return -1;

@@ -28,6 +28,9 @@ int build_open_guest(struct build *b, struct disk *disk, const char *format,
 int build_probe_accel(struct build *b, struct error *err);
 /* Reads the exported image back, by every stage's verify. */
 int build_prove(struct build *b, struct error *err);
+/* Ends the appliances that read base and result, and what they had open: nothing is read from then
+ * on. Without them, nothing happens. */
+void build_close_readers(struct build *b);
 bool build_has_stage(const struct build *b, const struct stage *stage);
 /* Releases what the pipeline put into it. */
 void build_free(struct build *b);

@@ -8,6 +8,7 @@
 
 json_t *plan_json(const struct build *b, const char *output)
 {
+	CLEANUP_FREE char *loader = bootchain_loader_name(&b->before);
 	json_t *steps = json_array(), *kernels = json_array(), *params = json_array();
 
 	for (size_t i = 0; stages[i]; i++)
@@ -23,7 +24,7 @@ json_t *plan_json(const struct build *b, const char *output)
 		json_array_append_new(params, json_string(b->params.items[i]));
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "base", b->base_path,
 	                 "os", b->guest->pretty_name, "output", output, "generator",
-	                 b->guest->generator, "loader", b->guest->loader, "backend",
+	                 b->guest->generator, "loader", loader, "backend",
 	                 b->sandbox ? "sandbox" : "appliance", "kernels", kernels, "parameters",
 	                 params, "stages", steps);
 }
@@ -32,10 +33,11 @@ void plan_print(const struct build *b, const char *output)
 {
 	CLEANUP_FREE char *params = strv_join(&b->params, " ");
 	CLEANUP_FREE char *blocked = strv_join(&b->blocked, ", ");
+	CLEANUP_FREE char *loader = bootchain_loader_name(&b->before);
 
 	printf("base        %s\n", b->base_path);
-	printf("            %s, %s, %s with %s\n", b->guest->pretty_name, b->guest->arch,
-	       b->guest->loader, b->guest->generator);
+	printf("            %s, %s, %s with %s\n", b->guest->pretty_name, b->guest->arch, loader,
+	       b->guest->generator);
 	for (size_t i = 0; i < b->guest->kernel_count; i++)
 		printf("kernel      %s%s\n", b->guest->kernels[i].version,
 		       b->guest->kernels[i].has_initramfs ? "" : " (no initramfs yet)");

@@ -1,34 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The proof's points about boot entries and what they boot. */
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cmdline.h"
-#include "proof.h"
+#include "param-places.h"
+#include "proof-internal.h"
 
-#define TEXT_MAX_BYTES   (4UL * 1024 * 1024)
-#define STATUS_MAX_BYTES (64UL * 1024 * 1024)
+static const char FILES_CURE[] = "write the boot entries anew";
 
-static const char PARAM_CURE[] = "see which file of /etc/default/grub.d or /etc/grub.d sets it";
-
-static void check_params(struct findings *f, const struct grub_entry *e, const struct strv *params)
+static const char *param_cure(const struct boot_entry *e)
 {
-	for (size_t i = 0; i < params->count; i++) {
-		const char *param = params->items[i];
-		CLEANUP_FREE char *why = NULL;
-		size_t times = cmdline_count(&e->args, param);
-
-		if (!cmdline_holds(&e->args, param, &why))
-			finding_bad(f, "cmdline.param", PARAM_CURE,
-			            "entry '%s' (line %d): '%s' is not in effect: %s", e->title,
-			            e->line, param, why ? why : "missing");
-		else if (times > 1)
-			finding_bad(f, "cmdline.param", PARAM_CURE,
-			            "entry '%s' (line %d): holds '%s' %zu times", e->title, e->line,
-			            param, times);
-		else
-			finding_ok(f, "cmdline.param", "entry '%s': '%s'", e->title, param);
+	switch (e->source) {
+	case BOOT_GRUB:
+		return "see which file of /etc/default/grub.d or /etc/grub.d sets it";
+	case BOOT_BLS:
+		return "edit its 'options' line, and /etc/kernel/cmdline for later kernels";
+	case BOOT_UKI:
+		return "edit /etc/kernel/cmdline, and build it anew with ukify";
 	}
+	return "";
+}
+
+static void check_param(struct findings *f, const struct boot_entry *e, const char *name,
+                        const char *param)
+{
+	CLEANUP_FREE char *why = NULL;
+	CLEANUP_FREE char *against = cmdline_contradiction(&e->args, param);
+	size_t times = cmdline_count(&e->args, param);
+
+	if (!cmdline_holds(&e->args, param, &why))
+		finding_bad(f, "cmdline.param", param_cure(e), "%s: '%s' is not in effect: %s",
+		            name, param, why ? why : "missing");
+	else if (times > 1)
+		finding_bad(f, "cmdline.param", param_cure(e), "%s: holds '%s' %zu times", name,
+		            param, times);
+	else
+		finding_ok(f, "cmdline.param", "%s: '%s'", name, param);
+	if (against && !why)
+		finding_note(f, "cmdline.conflict",
+		             "%s: '%s' says the opposite of '%s', which the kernel takes", name,
+		             against, param);
+}
+
+/* What a base has of its own and a person should know. */
+static void check_others(struct findings *f, const struct boot_entry *e, const char *name)
+{
+	size_t lists = 0;
+
+	for (size_t i = 0; i < e->args.count; i++) {
+		lists += str_starts(e->args.items[i], "module_blacklist=") ||
+		         str_starts(e->args.items[i], "module-blacklist=");
+		if (param_is_machine_id(e->args.items[i]))
+			finding_bad(f, "cmdline.machine-id", "take it out of the entry",
+			            "%s: '%s' gives all nodes one identity, whatever "
+			            "'/etc/machine-id' says",
+			            name, e->args.items[i]);
+	}
+	if (lists > 1)
+		finding_note(f, "cmdline.conflict",
+		             "%s: has 'module_blacklist=' %zu times, and the kernel takes the last",
+		             name, lists);
+	if (strv_has(&e->args, "nomodeset"))
+		finding_note(
+			f, "cmdline.conflict",
+			"%s: 'nomodeset' keeps DRM drivers, nvidia-drm too, from setting modes",
+			name);
 }
 
 static bool is_removed(const char *arg, const struct strv *removed)
@@ -43,14 +79,32 @@ static bool is_removed(const char *arg, const struct strv *removed)
 	return strcmp(left, arg) != 0;
 }
 
-/* The base's entry of the same kernel and kind. */
-static const struct grub_entry *find_same(const struct bootchain *chain, const struct grub_entry *e)
+/* Ubuntu's GRUB_FORCE_PARTUUID writes two entries into one: without an initramfs, and with it. */
+static const struct boot_entry *find_like(const struct bootchain *chain, const struct boot_entry *e,
+                                          bool same_initrds, bool same_title)
 {
-	for (size_t i = 0; i < chain->grub.count; i++)
-		if (str_equal(chain->grub.entries[i].kernel, e->kernel) &&
-		    chain->grub.entries[i].recovery == e->recovery)
-			return &chain->grub.entries[i];
+	for (size_t i = 0; i < chain->count; i++) {
+		const struct boot_entry *other = &chain->entries[i];
+
+		if (other->source == e->source && str_equal(other->kernel, e->kernel) &&
+		    other->recovery == e->recovery &&
+		    (!same_initrds || (other->initrds.count == 0) == (e->initrds.count == 0)) &&
+		    (!same_title ||
+		     (str_equal(other->title, e->title) && str_equal(other->file, e->file))))
+			return other;
+	}
 	return NULL;
+}
+
+/* The base's entry of the same kernel and kind; of several, the one that is called the same, since
+ * a person may have written one beside those of grub-mkconfig. */
+static const struct boot_entry *find_same(const struct bootchain *chain, const struct boot_entry *e)
+{
+	const struct boot_entry *found = find_like(chain, e, true, true);
+
+	if (!found)
+		found = find_like(chain, e, true, false);
+	return found ? found : find_like(chain, e, false, false);
 }
 
 /* Merged into one list, so it does not stand as it stood. */
@@ -59,39 +113,53 @@ static bool is_merged(const char *arg)
 	return str_starts(arg, "module_blacklist=") || str_starts(arg, "modprobe.blacklist=");
 }
 
-/* "root=" naming the image's own root file system in a way that holds on every machine. */
-static bool names_root(const struct guest *guest, const char *arg)
+bool proof_names_root(const struct guest *guest, const char *arg)
 {
 	const struct volume *v = guest->mounts[0].volume;
+	CLEANUP_FREE char *mapped = v->lv ? disk_mapper_name(v->lv) : NULL;
 	const struct {
 		const char *prefix, *value;
 	} forms[] = {{"root=UUID=", v->uuid},
 	             {"root=/dev/disk/by-uuid/", v->uuid},
 	             {"root=PARTUUID=", v->partuuid},
 	             {"root=/dev/disk/by-partuuid/", v->partuuid},
-	             {"root=LABEL=", v->label}};
+	             {"root=LABEL=", v->label},
+	             {"root=/dev/disk/by-label/", v->label},
+	             {"root=PARTLABEL=", v->partlabel},
+	             {"root=/dev/disk/by-partlabel/", v->partlabel},
+	             {"root=", v->lv},
+	             {"root=", mapped}};
+	CLEANUP_STRV struct strv words = {0};
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
-		if (forms[i].value && str_starts(arg, forms[i].prefix) &&
-		    strcasecmp(arg + strlen(forms[i].prefix), forms[i].value) == 0)
+	/* root="UUID=…" is the same */
+	strv_add(&words, arg);
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		CLEANUP_FREE char *want =
+			forms[i].value ? str_format("%s%s", forms[i].prefix + strlen("root="),
+		                                    forms[i].value)
+				       : NULL;
+		CLEANUP_FREE char *value = cmdline_value(&words, "root");
+
+		if (want && value && strcasecmp(want, value) == 0)
 			return true;
+	}
 	return false;
 }
 
 /* GRUB writes root= in another form where a kernel got its first initramfs: by UUID, since
  * the kernel alone cannot find a file system by that. */
-static bool has_same_root(const struct guest *guest, const struct grub_entry *e, const char *was)
+static bool has_same_root(const struct guest *guest, const struct boot_entry *e, const char *was)
 {
-	if (!names_root(guest, was))
+	if (!proof_names_root(guest, was))
 		return false;
 	for (size_t i = 0; i < e->args.count; i++)
-		if (names_root(guest, e->args.items[i]))
+		if (proof_names_root(guest, e->args.items[i]))
 			return true;
 	return false;
 }
 
-static void check_kept(struct findings *f, const struct guest *guest, const struct grub_entry *e,
-                       const struct grub_entry *was, const struct strv *removed)
+static void check_kept(struct findings *f, const struct guest *guest, const struct boot_entry *e,
+                       const char *name, const struct boot_entry *was, const struct strv *removed)
 {
 	bool all = true;
 
@@ -99,261 +167,223 @@ static void check_kept(struct findings *f, const struct guest *guest, const stru
 		const char *arg = was->args.items[i];
 
 		if (strv_has(&e->args, arg) || is_removed(arg, removed) ||
+		    param_is_machine_id(arg) ||
 		    (is_merged(arg) && cmdline_holds(&e->args, arg, NULL)) || *arg == '$' ||
 		    has_same_root(guest, e, arg))
 			continue;
-		finding_bad(f, "cmdline.kept", PARAM_CURE,
-		            "entry '%s' (line %d): lost '%s', which the base had", e->title,
-		            e->line, arg);
+		finding_bad(f, "cmdline.kept", param_cure(e), "%s: lost '%s', which the base had",
+		            name, arg);
 		all = false;
 	}
 	if (all)
-		finding_ok(f, "cmdline.kept", "entry '%s': keeps what the base had", e->title);
+		finding_ok(f, "cmdline.kept", "%s: keeps what the base had", name);
 }
 
-static void check_file(struct findings *f, struct rootfs *root, const struct guest *guest,
-                       const struct grub_entry *e, const char *grub_path, const char *what)
+/* Device letters differ between machines; another file system's name leads nowhere. */
+static void check_root(struct findings *f, const struct guest *guest, const struct boot_entry *e,
+                       const char *name)
 {
-	CLEANUP_FREE char *path = bootchain_guest_path(guest, grub_path);
+	CLEANUP_FREE char *root = cmdline_value(&e->args, "root");
+	CLEANUP_FREE char *arg = root ? str_format("root=%s", root) : NULL;
+	CLEANUP_FREE char *flags = cmdline_value(&e->args, "rootflags");
+	const char *subvol = flags ? strstr(flags, "subvol=") : NULL;
+	const char *want = guest->mounts[0].subvol;
 
-	if (!rootfs_exists(root, path))
-		finding_bad(f, "cmdline.files", "write the boot entries anew",
-		            "entry '%s' (line %d): its %s '%s' does not exist", e->title, e->line,
-		            what, path);
+	if (!root || strcmp(root, "gpt-auto") == 0)
+		finding_note(f, "cmdline.root", "%s: names no root; systemd finds it by its type",
+		             name);
+	else if (proof_names_root(guest, arg))
+		finding_ok(f, "cmdline.root", "%s: '%s' is the image's root", name, arg);
+	else if (str_starts(root, "/dev/") && !str_starts(root, "/dev/disk/") &&
+	         !str_starts(root, "/dev/mapper/"))
+		finding_note(f, "cmdline.root",
+		             "%s: '%s' holds on machines that call the disk so only", name, arg);
+	else
+		finding_bad(f, "cmdline.root", "name the root file system by its UUID",
+		            "%s: '%s' is not on the image's disk", name, arg);
+	if (!subvol || !want)
+		return;
+	subvol += strlen("subvol=");
+	subvol += *subvol == '/';
+	if (strncmp(subvol, want, strlen(want)) != 0 ||
+	    (subvol[strlen(want)] != '\0' && subvol[strlen(want)] != ','))
+		finding_bad(f, "cmdline.root", "name the root's subvolume in rootflags=",
+		            "%s: 'rootflags=%s', and the root is on '%s'", name, flags, want);
 }
 
-/* The kernel that an entry boots, or NULL: not one that was found in /boot. */
-static const struct guest_kernel *kernel_of(struct rootfs *root, const struct guest *guest,
-                                            const struct grub_entry *e)
+static bool same_file(struct rootfs *root, const char *path, const char *other)
 {
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	CLEANUP_FREE char *path = bootchain_guest_path(guest, e->kernel);
 	CLEANUP_FREE char *real = NULL;
 
-	/* "/vmlinuz" is a link to one of them on Debian. */
 	rootfs_resolve(root, path, true, &real, &ignored);
-	for (size_t i = 0; real && i < guest->kernel_count; i++)
-		if (strcmp(guest->kernels[i].image, real) == 0)
+	return str_equal(real, other);
+}
+
+/* Whether the entry loads the initramfs of its kernel that was proven. */
+static bool loads_initramfs(struct rootfs *root, const struct boot_entry *e,
+                            const struct guest_kernel *k)
+{
+	for (size_t i = 0; i < e->initrds.count; i++)
+		if (same_file(root, e->initrds.items[i], k->initramfs))
+			return true;
+	return false;
+}
+
+/* The kernel alone finds a root by partition or device name; modules that udev then loads are
+ * under the root file system's modprobe.d. */
+static void check_no_initramfs(struct findings *f, const struct boot_entry *e, const char *name)
+{
+	CLEANUP_FREE char *root = cmdline_value(&e->args, "root");
+
+	if (root &&
+	    (str_starts(root, "PARTUUID=") || str_starts(root, "PARTLABEL=") ||
+	     str_starts(root, "/dev/")) &&
+	    !str_starts(root, "/dev/disk/") && !str_starts(root, "/dev/mapper/"))
+		finding_note(
+			f, "cmdline.no-initramfs",
+			"%s: boots without an initramfs (as GRUB_FORCE_PARTUUID asks for): the "
+			"root file system's modprobe.d and module_blacklist= hold",
+			name);
+	else
+		finding_bad(f, "cmdline.files", FILES_CURE, "%s: loads no initramfs", name);
+}
+
+/* A copy beside the entry (an ESP) is proven by itself; another kernel's file is wrong. */
+static const struct guest_kernel *other_kernel(struct rootfs *root, const struct guest *guest,
+                                               const struct boot_entry *e,
+                                               const struct guest_kernel *k)
+{
+	for (size_t i = 0; i < guest->kernel_count; i++)
+		if (&guest->kernels[i] != k && loads_initramfs(root, e, &guest->kernels[i]))
 			return &guest->kernels[i];
 	return NULL;
 }
 
-/* Whether the entry loads the initramfs of its kernel that was proven, and no other kernel's. */
-static bool loads_initramfs(struct rootfs *root, const struct guest *guest,
-                            const struct grub_entry *e, const struct guest_kernel *k)
+static void check_initramfs(struct findings *f, struct rootfs *root, const struct guest *guest,
+                            const struct boot_entry *e, const char *name,
+                            const struct guest_kernel *k)
 {
-	for (size_t i = 0; i < e->initrds.count; i++) {
-		CLEANUP_ERROR struct error ignored = ERROR_INIT;
-		CLEANUP_FREE char *path = bootchain_guest_path(guest, e->initrds.items[i]);
-		CLEANUP_FREE char *real = NULL;
+	const struct guest_kernel *other;
 
-		rootfs_resolve(root, path, true, &real, &ignored);
-		if (str_equal(real, k->initramfs))
-			return true;
+	if (e->source == BOOT_UKI) {
+		if (!e->embedded_initrd)
+			check_no_initramfs(f, e, name);
+		return;
 	}
-	return false;
-}
-
-static bool is_memory_test(const struct grub_entry *e)
-{
-	const char *slash = strrchr(e->kernel, '/');
-
-	return str_starts(slash ? slash + 1 : e->kernel, "memtest");
-}
-
-static void check_entry(struct findings *f, struct rootfs *root, const struct guest *guest,
-                        const struct grub_entry *e)
-{
-	const struct guest_kernel *k = kernel_of(root, guest, e);
-
-	check_file(f, root, guest, e, e->kernel, "kernel");
-	for (size_t i = 0; i < e->initrds.count; i++)
-		check_file(f, root, guest, e, e->initrds.items[i], "initramfs");
-	if (!k)
-		finding_bad(
-			f, "cmdline.files", "remove the entry, or put its kernel into /boot",
-			"entry '%s' (line %d): boots '%s', which is none of the kernels that were "
-			"proven",
-			e->title, e->line, e->kernel);
-	else if (!loads_initramfs(root, guest, e, k))
-		finding_bad(f, "cmdline.files", "write the boot entries anew",
-		            "entry '%s' (line %d): does not load '%s'", e->title, e->line,
+	if (e->initrds.count == 0) {
+		check_no_initramfs(f, e, name);
+		return;
+	}
+	if (loads_initramfs(root, e, k))
+		return;
+	other = other_kernel(root, guest, e, k);
+	if (other)
+		finding_bad(f, "cmdline.files", FILES_CURE,
+		            "%s: boots kernel %s with the initramfs of %s", name, k->version,
+		            other->version);
+	else if (e->source == BOOT_GRUB || !bootchain_initramfs(e))
+		finding_bad(f, "cmdline.files", FILES_CURE, "%s: does not load '%s'", name,
 		            k->initramfs);
 }
 
-static void check_coverage(struct findings *f, const struct guest *guest,
+static void check_file(struct findings *f, struct rootfs *root, const char *name, const char *path,
+                       const char *what)
+{
+	if (!rootfs_exists(root, path))
+		finding_bad(f, "cmdline.files", FILES_CURE, "%s: its %s '%s' does not exist", name,
+		            what, path);
+}
+
+static void check_files(struct findings *f, struct rootfs *root, const struct guest *guest,
+                        const struct boot_entry *e, const char *name)
+{
+	const struct guest_kernel *k = bootchain_kernel(e, root, guest);
+
+	check_file(f, root, name, e->kernel, "kernel");
+	for (size_t i = 0; i < e->initrds.count; i++)
+		check_file(f, root, name, e->initrds.items[i], "initramfs");
+	if (k)
+		check_initramfs(f, root, guest, e, name, k);
+	else
+		finding_bad(f, "cmdline.files", "remove the entry, or put its kernel into /boot",
+		            "%s: boots '%s', which is none of the kernels that were proven", name,
+		            e->kernel);
+}
+
+static void check_coverage(struct findings *f, struct rootfs *root, const struct guest *guest,
                            const struct bootchain *chain)
 {
+	if (chain->count == 0)
+		finding_bad(f, "cmdline.coverage", FILES_CURE, "the image has no boot entry");
 	for (size_t k = 0; k < guest->kernel_count; k++) {
 		bool found = false;
 
-		for (size_t i = 0; i < chain->grub.count && !found; i++) {
-			CLEANUP_FREE char *path =
-				bootchain_guest_path(guest, chain->grub.entries[i].kernel);
-
-			found = strcmp(path, guest->kernels[k].image) == 0;
-		}
-		if (!found)
-			finding_bad(f, "cmdline.coverage", "write the boot entries anew",
+		for (size_t i = 0; i < chain->count && !found; i++)
+			found = bootchain_kernel(&chain->entries[i], root, guest) ==
+			        &guest->kernels[k];
+		if (!found && !guest->kernels[k].rescue)
+			finding_bad(f, "cmdline.coverage", FILES_CURE,
 			            "kernel %s has no boot entry", guest->kernels[k].version);
 	}
 }
 
-int proof_entries(struct findings *f, struct rootfs *root, const struct guest *guest,
-                  const struct bootchain *before, const struct strv *params,
-                  const struct strv *removed, struct error *err)
+/*
+ * On the ESP, shim's GRUB reads a small grub.cfg that leads to the real one. grub-mkconfig written
+ * over it cuts the image off from all later updates. Enterprise Linux up to 8 has the real one
+ * there.
+ */
+static void check_stubs(struct findings *f, struct rootfs *root, const struct guest *guest,
+                        const struct bootchain *chain)
 {
-	struct bootchain chain = {0};
+	static const char cure[] = "reinstall the package that owns it (grub-efi-amd64-signed, "
+				   "grub2-efi-x64, shim), or write it by hand: search, configfile";
+	bool old_el = guest->is_el && guest->version_id && strtol(guest->version_id, NULL, 10) < 9;
 
-	if (bootchain_read(&chain, root, err) < 0)
-		return -1;
-	if (chain.grub.count == 0)
-		finding_bad(f, "cmdline.coverage", "write the boot entries anew",
-		            "'" BOOTCHAIN_GRUB_CFG "' has no boot entry");
-	for (size_t i = 0; i < chain.grub.count; i++) {
-		const struct grub_entry *e = &chain.grub.entries[i];
-		const struct grub_entry *was = before ? find_same(before, e) : NULL;
+	for (size_t i = 0; i < chain->stub_count; i++) {
+		const struct boot_stub *s = &chain->stubs[i];
+		CLEANUP_FREE char *why = proof_stub_target(root, guest, s->path);
 
-		if (is_memory_test(e)) {
-			finding_note(f, "cmdline.other", "entry '%s' boots no Linux", e->title);
+		if (s->has_entries && !old_el && chain->grub_cfg)
+			finding_bad(f, "esp.stub", cure,
+			            "'%s' has boot entries of its own, so that '%s' is never read",
+			            s->path, chain->grub_cfg);
+		else if (!s->leads_on && !s->has_entries)
+			finding_bad(f, "esp.stub", cure,
+			            "'%s' leads to no other grub.cfg and has no entry", s->path);
+		else if (!s->has_entries && why)
+			finding_bad(f, "esp.stub", cure, "'%s' %s", s->path, why);
+		else
+			finding_ok(f, "esp.stub", "'%s' is what it shall be", s->path);
+	}
+}
+
+int proof_entries(struct findings *f, struct rootfs *root, const struct guest *guest,
+                  const struct bootchain *after, const struct bootchain *before,
+                  const struct strv *params, const struct strv *removed, struct error *err)
+{
+	(void)err;
+	for (size_t i = 0; i < after->unreadable.count; i++)
+		finding_bad(f, "cmdline.unreadable", "mend or remove the file", "%s",
+		            after->unreadable.items[i]);
+	for (size_t i = 0; i < after->count; i++) {
+		const struct boot_entry *e = &after->entries[i];
+		const struct boot_entry *was = before ? find_same(before, e) : NULL;
+		CLEANUP_FREE char *name = bootchain_entry_name(e);
+
+		if (bootchain_is_memory_test(e)) {
+			finding_note(f, "cmdline.other", "%s boots no Linux", name);
 			continue;
 		}
-		check_params(f, e, params);
-		check_entry(f, root, guest, e);
+		for (size_t j = 0; j < params->count; j++)
+			check_param(f, e, name, params->items[j]);
+		check_others(f, e, name);
+		check_root(f, guest, e, name);
+		check_files(f, root, guest, e, name);
 		if (was)
-			check_kept(f, guest, e, was, removed);
+			check_kept(f, guest, e, name, was, removed);
 	}
-	check_coverage(f, guest, &chain);
-	bootchain_free(&chain);
+	check_coverage(f, root, guest, after);
+	check_stubs(f, root, guest, after);
 	return 0;
-}
-
-static int read_text(struct rootfs *root, const char *path, char **ret, struct error *err)
-{
-	void *text = NULL;
-
-	if (!rootfs_exists(root, path))
-		return 0;
-	if (rootfs_read(root, path, TEXT_MAX_BYTES, &text, NULL, err) < 0)
-		return -1;
-	*ret = text;
-	return 0;
-}
-
-/* Words that only the appliance or a build environment can have put there, unless they stood in
- * the base already. */
-static const char *find_leak(const char *text, const char *before)
-{
-	static const char *const words[] = {"guestfs", "root=/dev/sd", "root=/dev/vd",
-	                                    "gpuimg-new"};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strstr(text, words[i]) && !(before && strstr(before, words[i])))
-			return words[i];
-	return NULL;
-}
-
-static int check_leak(struct findings *f, struct rootfs *root, struct rootfs *base_root,
-                      const char *path, struct error *err)
-{
-	CLEANUP_FREE char *text = NULL;
-	CLEANUP_FREE char *before = NULL;
-	const char *word;
-
-	if (read_text(root, path, &text, err) < 0 ||
-	    (base_root && read_text(base_root, path, &before, err) < 0))
-		return -1;
-	word = text ? find_leak(text, before) : NULL;
-	if (word)
-		finding_bad(f, "leak", "rebuild; tell us if it comes back", "'%s' holds '%s'", path,
-		            word);
-	else if (text)
-		finding_ok(f, "leak", "'%s' holds nothing of the build environment", path);
-	return 0;
-}
-
-/* /etc/resolv.conf is often a link into /run, dangling while offline: it must stay that link. */
-static int check_resolv(struct findings *f, struct rootfs *root, struct rootfs *base_root,
-                        struct error *err)
-{
-	static const char path[] = "/etc/resolv.conf";
-	struct rootfs_stat was, is;
-	CLEANUP_FREE char *before = NULL;
-	CLEANUP_FREE char *after = NULL;
-	int had = rootfs_lstat(base_root, path, &was, err);
-	int has = rootfs_lstat(root, path, &is, err);
-	bool same;
-
-	if (had < 0 || has < 0)
-		return -1;
-	same = had == has && (!had || (was.mode & S_IFMT) == (is.mode & S_IFMT));
-	if (same && had && S_ISLNK(was.mode)) {
-		if (rootfs_readlink(base_root, path, &before, err) < 0 ||
-		    rootfs_readlink(root, path, &after, err) < 0)
-			return -1;
-	} else if (same && had &&
-	           (read_text(base_root, path, &before, err) < 0 ||
-	            read_text(root, path, &after, err) < 0)) {
-		return -1;
-	}
-	if (same && str_equal(before, after))
-		finding_ok(f, "leak.resolv", "'%s' is as it was", path);
-	else
-		finding_bad(f, "leak.resolv", "rebuild without the script that changes it",
-		            "'%s' is not what the base had", path);
-	return 0;
-}
-
-/* dpkg keeps unfinished work in updates/; "half-" states name packages that are broken. */
-static int check_packages(struct findings *f, struct rootfs *root, struct error *err)
-{
-	CLEANUP_STRV struct strv updates = {0};
-	CLEANUP_FREE void *status = NULL;
-
-	if (rootfs_list(root, "/var/lib/dpkg/updates", &updates, err) < 0 ||
-	    rootfs_read(root, "/var/lib/dpkg/status", STATUS_MAX_BYTES, &status, NULL, err) < 0)
-		return -1;
-	if (updates.count || strstr(status, " half-configured\n") ||
-	    strstr(status, " half-installed\n") || strstr(status, " unpacked\n"))
-		finding_bad(f, "packages", "run 'dpkg --configure -a' in a script, or see its log",
-		            "packages of the image are not fully installed");
-	else
-		finding_ok(f, "packages", "every package is fully installed or not at all");
-	return 0;
-}
-
-static int check_leftovers(struct findings *f, struct rootfs *root, struct error *err)
-{
-	CLEANUP_STRV struct strv names = {0};
-
-	if (rootfs_list(root, "/boot", &names, err) < 0)
-		return -1;
-	for (size_t i = 0; i < names.count; i++)
-		if (str_ends(names.items[i], ".gpuimg-new"))
-			finding_bad(f, "leak", "rebuild", "'/boot/%s' was left behind",
-			            names.items[i]);
-	if (rootfs_exists(root, "/usr/share/initramfs-tools/conf-hooks.d/zz-gpuimg-root-type"))
-		finding_bad(f, "leak", "rebuild",
-		            "a file of the build is left in "
-		            "'/usr/share/initramfs-tools/conf-hooks.d'");
-	if (rootfs_exists(root, "/usr/sbin/policy-rc.d"))
-		finding_bad(f, "leak", "remove it: services would not start on the node",
-		            "'/usr/sbin/policy-rc.d' is there");
-	return 0;
-}
-
-int proof_leaks(struct findings *f, struct rootfs *root, struct rootfs *base_root,
-                struct error *err)
-{
-	static const char *const paths[] = {BOOTCHAIN_GRUB_CFG, "/etc/kernel/cmdline",
-	                                    "/etc/default/grub", "/etc/fstab",
-	                                    "/boot/grub/device.map"};
-
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-		if (check_leak(f, root, base_root, paths[i], err) < 0)
-			return -1;
-	if (check_packages(f, root, err) < 0 ||
-	    (base_root && check_resolv(f, root, base_root, err) < 0))
-		return -1;
-	return check_leftovers(f, root, err);
 }

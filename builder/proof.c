@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cmdline.h"
-#include "initramfs.h"
-#include "proof.h"
+#include "proof-internal.h"
 
 #define TEXT_MAX_BYTES (4UL * 1024 * 1024)
 
@@ -90,208 +85,46 @@ int proof_modules(struct findings *f, const struct modules *m, const char *where
 	return 0;
 }
 
-/* modprobe.d files and module indexes for the oracle. */
-static bool keep_members(void *opaque, const char *path, uint64_t size_bytes)
+/* libkmod splits at blanks and line feeds only, so that with a CR behind it "nouveau" is another
+ * module's name. What of the file still holds is the oracle's to say. */
+void proof_modprobe_text(struct findings *f, const char *where, const char *path, const void *text,
+                         size_t size)
 {
-	return modules_keep(opaque, path, size_bytes);
+	if (memmem(text, size, "\r\n", 2))
+		finding_note(f, "modprobe.text",
+		             "%s: '%s' has lines that end in CR and LF: 'blacklist' lines are "
+		             "without effect in it",
+		             where, path);
+	if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+		finding_note(f, "modprobe.text",
+		             "%s: '%s' begins with a byte-order mark: its first line is without "
+		             "effect",
+		             where, path);
 }
 
-static int read_initramfs(struct initramfs *ret, const struct proof_initramfs *p, struct error *err)
+int proof_modprobe_texts(struct findings *f, struct rootfs *root, struct error *err)
 {
-	CLEANUP_FREE char *copy = str_format("%s/image", p->scratch);
-	CLEANUP_CLOSE int fd = open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	static const char *const dirs[] = {"/etc/modprobe.d", "/usr/local/lib/modprobe.d",
+	                                   "/usr/lib/modprobe.d"};
 
-	if (fd < 0)
-		return error_errno(err, errno, "cannot make '%s'", copy);
-	unlink(copy);
-	if (rootfs_copy_out(p->root, p->kernel->initramfs, fd, err) < 0)
-		return -1;
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return error_errno(err, errno, "cannot read '%s'", copy);
-	return initramfs_read_file(ret, fd, p->kernel->initramfs, keep_members, NULL, err);
-}
+	for (size_t d = 0; d < sizeof(dirs) / sizeof(dirs[0]); d++) {
+		CLEANUP_STRV struct strv names = {0};
 
-static void check_block(struct findings *f, const struct proof_initramfs *p,
-                        const struct initramfs *i)
-{
-	static const char cure[] = "rebuild this kernel's initramfs";
-	const struct initramfs_member *m = initramfs_find(i, p->block_path + 1);
-	size_t size = strlen(p->block_text);
+		if (rootfs_is_dir(root, dirs[d]) && rootfs_list(root, dirs[d], &names, err) < 0)
+			return -1;
+		for (size_t i = 0; i < names.count; i++) {
+			CLEANUP_ERROR struct error unread = ERROR_INIT;
+			CLEANUP_FREE char *path = str_format("%s/%s", dirs[d], names.items[i]);
+			CLEANUP_FREE void *text = NULL;
+			struct rootfs_stat st;
+			size_t size;
 
-	if (!m)
-		finding_bad(f, "initramfs.block", cure, "'%s': does not hold '%s'",
-		            p->kernel->initramfs, p->block_path);
-	else if (!m->data || m->size_bytes != size || memcmp(m->data, p->block_text, size) != 0)
-		finding_bad(f, "initramfs.block", cure, "'%s': its '%s' differs from the image's",
-		            p->kernel->initramfs, p->block_path);
-	else
-		finding_ok(f, "initramfs.block", "'%s': holds '%s' byte for byte",
-		           p->kernel->initramfs, p->block_path);
-}
-
-static const char *root_module(const struct guest *guest)
-{
-	const char *type = guest->mounts[0].volume->type;
-
-	return type ? type : "ext4";
-}
-
-static void check_driver(struct findings *f, const struct proof_initramfs *p,
-                         const struct initramfs *i, const struct modules *world, const char *name)
-{
-	bool builtin = false;
-
-	if (initramfs_find_module(i, name))
-		finding_ok(f, "initramfs.driver", "'%s': has '%s'", p->kernel->initramfs, name);
-	else if (modules_have(world, name, &builtin) && builtin)
-		finding_ok(f, "initramfs.driver", "kernel %s: has '%s' built in",
-		           p->kernel->version, name);
-	else if (!modules_have(world, name, &builtin))
-		finding_note(f, "initramfs.driver", "kernel %s: has no '%s' at all",
-		             p->kernel->version, name);
-	else
-		finding_bad(f, "initramfs.driver", "set MODULES=most in the image's initramfs.conf",
-		            "'%s': lacks '%s': the image does not find its root disk everywhere",
-		            p->kernel->initramfs, name);
-}
-
-/* The initramfs was made for this kernel and no other (the appliance's, the build host's). */
-static void check_version(struct findings *f, const struct proof_initramfs *p,
-                          const struct initramfs *i)
-{
-	CLEANUP_STRV struct strv others = {0};
-	bool own = false;
-
-	for (size_t n = 0; n < i->count; n++) {
-		const char *at = strstr(i->members[n].path, "lib/modules/");
-		size_t length;
-
-		if (!at)
-			continue;
-		at += strlen("lib/modules/");
-		length = strcspn(at, "/");
-		if (length == strlen(p->kernel->version) &&
-		    strncmp(at, p->kernel->version, length) == 0) {
-			own = true;
-		} else if (length && at[length] == '/') {
-			CLEANUP_FREE char *other = mem_copy(at, length);
-
-			if (!strv_has(&others, other))
-				strv_add(&others, other);
+			/* What cannot be read is told by who needs it. */
+			if (str_ends(path, ".conf") && rootfs_stat(root, path, &st, &unread) == 1 &&
+			    S_ISREG(st.mode) &&
+			    rootfs_read(root, path, TEXT_MAX_BYTES, &text, &size, &unread) == 0)
+				proof_modprobe_text(f, "root file system", path, text, size);
 		}
 	}
-	for (size_t n = 0; n < others.count; n++)
-		finding_bad(f, "initramfs.version", "rebuild it for its own kernel version",
-		            "'%s': holds modules of another kernel, '%s'", p->kernel->initramfs,
-		            others.items[n]);
-	if (!own)
-		finding_bad(f, "initramfs.version", "rebuild it for its own kernel version",
-		            "'%s': holds no modules of kernel %s", p->kernel->initramfs,
-		            p->kernel->version);
-}
-
-static void check_size(struct findings *f, const struct proof_initramfs *p,
-                       const struct initramfs *i)
-{
-	static const char *const gpu[] = {"nouveau", "nova_core", "nvidia", "nvidia_drm", "amdgpu"};
-	CLEANUP_FREE char *after = str_size(p->kernel->initramfs_bytes);
-	CLEANUP_FREE char *before = str_size(p->bytes_before);
-
-	if (p->bytes_before)
-		finding_ok(f, "initramfs.size", "'%s': %s, was %s", p->kernel->initramfs, after,
-		           before);
-	else
-		finding_note(f, "initramfs.size", "'%s': %s, there was none before",
-		             p->kernel->initramfs, after);
-	for (size_t n = 0; n < sizeof(gpu) / sizeof(gpu[0]); n++)
-		if (initramfs_find_module(i, gpu[n]))
-			finding_bad(
-				f, "initramfs.gpu-module",
-				"take it out of /etc/initramfs-tools/modules and of hooks",
-				"'%s': carries the GPU module '%s', which fills /boot and loads early",
-				p->kernel->initramfs, gpu[n]);
-}
-
-/*
- * A root that fstab wants checked (its sixth field is not 0) is checked by the initramfs, if the
- * program for its type is in it; initramfs-tools leaves it out with a warning if it cannot tell
- * the type.
- */
-static int check_fsck(struct findings *f, const struct proof_initramfs *p,
-                      const struct initramfs *i, struct error *err)
-{
-	CLEANUP_FREE char *program = str_format("sbin/fsck.%s", root_module(p->guest));
-	CLEANUP_FREE char *in_root = str_format("/%s", program);
-	CLEANUP_FREE void *text = NULL;
-	CLEANUP_STRV struct strv lines = {0};
-	bool wanted = false;
-
-	if (!rootfs_exists(p->root, "/etc/fstab") || !rootfs_exists(p->root, in_root))
-		return 0;
-	if (rootfs_read(p->root, "/etc/fstab", TEXT_MAX_BYTES, &text, NULL, err) < 0)
-		return -1;
-	lines = strv_split(text, "\n");
-	for (size_t n = 0; n < lines.count; n++) {
-		CLEANUP_STRV struct strv fields = strv_split(lines.items[n], " \t");
-
-		if (fields.count >= 6 && *fields.items[0] != '#' && str_equal(fields.items[1], "/"))
-			wanted = strcmp(fields.items[5], "0") != 0;
-	}
-	if (!wanted)
-		return 0;
-	if (initramfs_find(i, program))
-		finding_ok(f, "initramfs.fsck", "'%s': has '%s'", p->kernel->initramfs, program);
-	else
-		finding_bad(f, "initramfs.fsck", "rebuild this kernel's initramfs; see the log",
-		            "'%s': lacks '%s', so that the root is never checked",
-		            p->kernel->initramfs, program);
 	return 0;
-}
-
-static int check_drivers(struct findings *f, const struct proof_initramfs *p,
-                         const struct initramfs *i, struct error *err)
-{
-	const char *const names[] = {"virtio_blk", "virtio_scsi", "nvme", root_module(p->guest)};
-	CLEANUP_FREE char *scratch = str_format("%s/root", p->scratch);
-	CLEANUP_MODULES struct modules world = {0};
-
-	if (mkdir(scratch, 0700) < 0)
-		return error_errno(err, errno, "cannot make the directory '%s'", scratch);
-	if (modules_from_rootfs(&world, p->root, p->kernel->version, scratch, err) < 0)
-		return -1;
-	for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
-		check_driver(f, p, i, &world, names[n]);
-	return 0;
-}
-
-int proof_initramfs(struct findings *f, const struct proof_initramfs *p, struct error *err)
-{
-	CLEANUP_INITRAMFS struct initramfs i = {0};
-	CLEANUP_MODULES struct modules m = {0};
-	CLEANUP_ERROR struct error damaged = ERROR_INIT;
-	CLEANUP_FREE char *where = str_format("'%s'", p->kernel->initramfs);
-	CLEANUP_FREE char *scratch = str_format("%s/early", p->scratch);
-
-	if (!p->kernel->has_initramfs) {
-		finding_bad(f, "initramfs.present", "run the initramfs stage",
-		            "kernel %s has no initramfs: '%s' is missing", p->kernel->version,
-		            p->kernel->initramfs);
-		return 0;
-	}
-	if (read_initramfs(&i, p, &damaged) < 0) {
-		finding_bad(f, "initramfs.whole", "rebuild this kernel's initramfs", "%s",
-		            damaged.message);
-		return 0;
-	}
-	check_block(f, p, &i);
-	check_version(f, p, &i);
-	check_size(f, p, &i);
-	if (mkdir(scratch, 0700) < 0)
-		return error_errno(err, errno, "cannot make the directory '%s'", scratch);
-	if (modules_from_initramfs(&m, &i, p->kernel->version, scratch, err) < 0 ||
-	    proof_modules(f, &m, where, p->blocked, err) < 0)
-		return -1;
-	if (check_fsck(f, p, &i, err) < 0)
-		return -1;
-	return check_drivers(f, p, &i, err);
 }

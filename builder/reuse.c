@@ -93,6 +93,10 @@ static int add_inputs(struct cache_key *key, const struct build *b, struct error
 	cache_key_add_list(key, "upload", &o->upload);
 	cache_key_add_list(key, "run", &o->run);
 	cache_key_add_list(key, "user_digests", &b->user_digests);
+	/* A key that is another one makes another signature, even of the same name. */
+	if (o->uki_key && (cache_key_add_file(key, "uki_key", o->uki_key, err) < 0 ||
+	                   cache_key_add_file(key, "uki_cert", o->uki_cert, err) < 0))
+		return -1;
 	return add_sandbox(key, b, err) < 0 ? -1 : add_data(key, b, err);
 }
 
@@ -104,7 +108,10 @@ static bool scripts_use_network(const struct build *b)
 /* Libraries that write the image; of a shared one, our own digest knows nothing. */
 static void add_libraries(struct cache_key *key, const struct build *b)
 {
-	CLEANUP_FREE char *appliance = b->sandbox ? NULL : appliance_version();
+	/* XFS, btrfs and LVM are written by it, also where the guest's programs run elsewhere. */
+	bool uses_appliance = !b->sandbox || !guest_in_user_space(b->guest);
+	CLEANUP_FREE char *appliance = uses_appliance ? appliance_version() : NULL;
+	CLEANUP_FREE char *sbsign = b->options->uki_key ? tools_version("sbsign") : NULL;
 	const char *ext2fs = NULL;
 
 	ext2fs_get_library_version(&ext2fs, NULL);
@@ -112,6 +119,7 @@ static void add_libraries(struct cache_key *key, const struct build *b)
 	cache_key_add(key, "zlib", zlibVersion());
 	cache_key_add(key, "libzstd", ZSTD_versionString());
 	cache_key_add(key, "libguestfs", appliance);
+	cache_key_add(key, "sbsign", sbsign);
 }
 
 static int image_key(struct cache_key **ret, const struct build *b, struct error *err)

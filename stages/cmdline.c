@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cmdline: a 32 GiB BAR behind a window that the CPU cannot address stays unassigned; 'pci=nocrs
- * pci=realloc' lets the kernel place it where the CPU reaches it. The parameters stand in a
- * drop-in of /etc/default/grub.d that edits what all others assigned: it must come last,
- * and it adds to GRUB_CMDLINE_LINUX, which recovery entries get too.
+ * pci=realloc' lets the kernel place it where the CPU reaches it. They go wherever this image takes
+ * parameters from (param-places.h). For grub-mkconfig of Debian and Ubuntu that is a drop-in of
+ * /etc/default/grub.d that edits what all others assigned: it must come last, and it adds to
+ * GRUB_CMDLINE_LINUX, which recovery entries get too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,31 +69,42 @@ static void default_params(struct build *b)
  * GRUB_CMDLINE_LINUX, so what stands in GRUB_CMDLINE_LINUX_DEFAULT comes later and wins; only
  * of pci=nocrs and pci=use_crs the kernel takes nocrs in either order.
  */
-static int check_conflict(struct build *b, const struct grub_entry *e, const struct strv *args,
+static int check_conflict(struct build *b, const struct boot_entry *e, const struct strv *args,
                           const char *param, struct error *err)
 {
 	CLEANUP_FREE char *against = cmdline_contradiction(args, param);
+	CLEANUP_FREE char *raw = bootchain_entry_name(e);
+	CLEANUP_FREE char *name = str_printable(raw, 300);
 
 	if (!against)
 		return 0;
-	if (strcmp(param, "pci=nocrs") == 0) {
+	if (e->source != BOOT_GRUB || strcmp(param, "pci=nocrs") == 0) {
 		log_warn(b->log,
-		         "entry '%s' of the base has '%s', which says the opposite of '%s'; ours "
-		         "wins",
-		         e->title, against, param);
+		         "the base's %s has '%s', which says the opposite of '%s'; ours wins", name,
+		         against, param);
 		return 0;
 	}
-	error_set(err, "entry '%s' of the base has '%s', which cancels '%s'", e->title, against,
-	          param);
+	error_set(err, "the base's %s has '%s', which cancels '%s'", name, against, param);
 	error_hint(err, "pass --cmdline-remove=%s, or leave ours out (--no-realloc)", against);
 	return error_code(err, EXIT_INPUT);
+}
+
+static void tell_nomodeset(struct build *b)
+{
+	for (size_t i = 0; i < b->before.count; i++)
+		if (strv_has(&b->before.entries[i].args, "nomodeset")) {
+			log_warn(b->log,
+			         "the base boots with 'nomodeset', which keeps nvidia-drm from "
+			         "setting modes; --cmdline-remove=nomodeset takes it away");
+			return;
+		}
 }
 
 /* What the base has of its own and what would stand against ours, told before anything runs. */
 static int check_conflicts(struct build *b, struct error *err)
 {
-	for (size_t i = 0; i < b->before.grub.count; i++) {
-		const struct grub_entry *e = &b->before.grub.entries[i];
+	for (size_t i = 0; i < b->before.count; i++) {
+		const struct boot_entry *e = &b->before.entries[i];
 		CLEANUP_STRV struct strv args = {0};
 
 		strv_add_all(&args, &e->args);
@@ -105,16 +117,50 @@ static int check_conflicts(struct build *b, struct error *err)
 	return 0;
 }
 
-static int cmdline_check(struct build *b, struct error *err)
+/* Boot loaders that we do not know take their entries from places of their own. */
+static int refuse_loader(struct build *b, struct error *err)
+{
+	static const char *const known[] = {"/boot/extlinux/extlinux.conf",
+	                                    "/boot/syslinux/syslinux.cfg", "/etc/lilo.conf",
+	                                    "/boot/refind_linux.conf", "/boot/zipl"};
+	const char *found = NULL;
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !found; i++)
+		if (rootfs_exists(b->base_root, known[i]))
+			found = known[i];
+	if (found)
+		error_set(err, "the image boots by a loader that is not supported: '%s'", found);
+	else
+		error_set(err, "the image has no boot entry in any place that we know: grub.cfg, "
+		               "loader/entries, EFI/Linux");
+	error_hint(err, "use a base that boots by GRUB, systemd-boot or a unified kernel image; if "
+	                "/boot or the ESP is a partition of its own, /etc/fstab must name it");
+	return error_code(err, EXIT_INPUT);
+}
+
+static int choose_dropin(struct build *b, struct error *err)
 {
 	CLEANUP_STRV struct strv names = {0};
 	CLEANUP_FREE char *name = NULL;
 
-	default_params(b);
 	if (rootfs_list(b->base_root, DROPIN_DIR, &names, err) < 0)
 		return -1;
 	name = last_name(&names);
 	b->dropin_path = str_format(DROPIN_DIR "/%s", name);
+	return 0;
+}
+
+static int cmdline_check(struct build *b, struct error *err)
+{
+	default_params(b);
+	if (param_places_find(&b->places, b->base_root, &b->before, err) < 0)
+		return -1;
+	if (b->before.count == 0 && !b->places.mkconfig)
+		return refuse_loader(b, err);
+	if (param_places_check(&b->places, b->base_root, err) < 0 ||
+	    (b->places.dropin && choose_dropin(b, err) < 0))
+		return -1;
+	tell_nomodeset(b);
 	return check_conflicts(b, err);
 }
 
@@ -142,7 +188,7 @@ static char *dropin_text(const struct build *b, const char *shipped)
 	return set_line(two, "gpuimg_blacklist", b->options->module_blacklist ? names : "");
 }
 
-static int cmdline_apply_stage(struct build *b, struct error *err)
+static int put_dropin(struct build *b, struct error *err)
 {
 	CLEANUP_FREE char *shipped = NULL;
 	CLEANUP_FREE char *text = NULL;
@@ -162,21 +208,27 @@ static int cmdline_apply_stage(struct build *b, struct error *err)
 	return rootfs_write(b->root, b->dropin_path, text, strlen(text), 0644, err);
 }
 
+static int cmdline_apply_stage(struct build *b, struct error *err)
+{
+	CLEANUP_STRV struct strv wanted = build_wanted_params(b);
+	const struct cmdline_edit edit = {.add = wanted, .remove = b->options->cmdline.remove};
+
+	if (b->places.dropin && put_dropin(b, err) < 0)
+		return -1;
+	return param_places_apply(&b->places, b->root, &b->before, &edit, b->log, err);
+}
+
 static int cmdline_verify(struct build *b, struct error *err)
 {
-	CLEANUP_STRV struct strv params = {0};
+	CLEANUP_STRV struct strv wanted = build_wanted_params(b);
 
-	strv_add_all(&params, &b->params);
-	if (b->options->module_blacklist && b->blocked.count) {
-		CLEANUP_FREE char *names = strv_join(&b->blocked, ",");
-
-		strv_addf(&params, "module_blacklist=%s", names);
-	}
-	if (proof_file(&b->findings, b->result_root, "cmdline.dropin", b->dropin_path,
-	               b->dropin_text, err) < 0)
+	if (b->places.dropin && proof_file(&b->findings, b->result_root, "cmdline.dropin",
+	                                   b->dropin_path, b->dropin_text, err) < 0)
 		return -1;
-	return proof_entries(&b->findings, b->result_root, b->result_guest, &b->before, &params,
-	                     &b->options->cmdline.remove, err);
+	if (proof_places(&b->findings, &b->places, b->result_root, &wanted, err) < 0)
+		return -1;
+	return proof_entries(&b->findings, b->result_root, b->result_guest, &b->after, &b->before,
+	                     &wanted, &b->options->cmdline.remove, err);
 }
 
 const struct stage stage_cmdline = {

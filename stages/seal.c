@@ -92,6 +92,23 @@ static int remove_matching(struct rootfs *root, const char *dir, const char *pre
 	return 0;
 }
 
+/* Entropy that systemd-boot keeps on the ESP, and that all nodes would share too. */
+static char *esp_seed(const struct build *b, size_t i)
+{
+	return str_format("%s/loader/random-seed", b->before.esps.items[i]);
+}
+
+static int remove_seeds(struct build *b, struct error *err)
+{
+	for (size_t i = 0; i < b->before.esps.count; i++) {
+		CLEANUP_FREE char *path = esp_seed(b, i);
+
+		if (rootfs_exists(b->root, path) && rootfs_remove(b->root, path, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int seal_machine_id(struct rootfs *root, struct error *err)
 {
 	struct rootfs_stat st;
@@ -116,7 +133,7 @@ static int seal_apply(struct build *b, struct error *err)
 			return -1;
 	if (rootfs_is_dir(root, "/var/log") && remove_logs(root, "/var/log", 0, err) < 0)
 		return -1;
-	if (remove_matching(root, "/etc/ssh", "ssh_host_", err) < 0)
+	if (remove_matching(root, "/etc/ssh", "ssh_host_", err) < 0 || remove_seeds(b, err) < 0)
 		return -1;
 	return seal_machine_id(root, err);
 }
@@ -159,17 +176,27 @@ static int verify_host_keys(struct build *b, struct error *err)
 	return 0;
 }
 
+static int verify_gone(struct build *b, const char *path, struct error *err)
+{
+	struct rootfs_stat st;
+	int there = rootfs_lstat(b->result_root, path, &st, err);
+
+	if (there == 1)
+		finding_bad(&b->findings, "seal.state", "rebuild with the seal stage",
+		            "'%s' is still there", path);
+	return there < 0 ? -1 : 0;
+}
+
 static int verify_removed(struct build *b, struct error *err)
 {
-	for (size_t i = 0; removed[i]; i++) {
-		struct rootfs_stat st;
-		int there = rootfs_lstat(b->result_root, removed[i], &st, err);
-
-		if (there < 0)
+	for (size_t i = 0; removed[i]; i++)
+		if (verify_gone(b, removed[i], err) < 0)
 			return -1;
-		if (there)
-			finding_bad(&b->findings, "seal.state", "rebuild with the seal stage",
-			            "'%s' is still there", removed[i]);
+	for (size_t i = 0; i < b->before.esps.count; i++) {
+		CLEANUP_FREE char *path = esp_seed(b, i);
+
+		if (verify_gone(b, path, err) < 0)
+			return -1;
 	}
 	return 0;
 }

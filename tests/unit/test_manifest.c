@@ -339,7 +339,7 @@ static void test_odd_values(void)
 	struct guest_kernel kernel = {.version = bad, .image = bad, .initramfs = bad};
 	struct guest guest = {.pretty_name = bad, .arch = bad, .generator = bad};
 	struct guest result = {.kernels = &kernel, .kernel_count = 1};
-	struct grub_entry entry = {.title = bad, .kernel = bad};
+	struct boot_entry entry = {.file = bad, .title = bad, .kernel = bad};
 	struct disk disk = {0};
 	struct build b = {
 		.options = &o,
@@ -347,7 +347,7 @@ static void test_odd_values(void)
 		.base_path = bad,
 		.guest = &guest,
 		.result_guest = &result,
-		.after.grub = {.entries = &entry, .count = 1},
+		.after = {.entries = &entry, .count = 1},
 		.export_stats = {.method = "x", .compression = "y"},
 		.steps = json_array(),
 	};
