@@ -23,6 +23,8 @@ static const struct command commands[] = {
 	{"boot", "smoke boot of an image under QEMU with a large-BAR device", command_boot},
 	{"cache", "list or prune what is kept between builds", command_cache},
 	{"doctor", "check this host; each finding with its cure", command_doctor},
+	{"inspect", "tell what an image is, and whether a GPU would work on its nodes",
+         command_inspect},
 };
 
 static void print_usage(FILE *to)
