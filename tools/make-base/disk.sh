@@ -1,16 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154 # the parts of make-base share their state
-# What: partition table, ESP, ext4 and btrfs file systems, and the qcow2 file.
+# What: partition table, ESP and ext4 file systems, and the qcow2 file.
 # Why:  all of it is written by user-space tools into a plain file: no loop device, no mount.
 
 plan_disk()
 {
 	disk_mib=$(size_mib "$size")
-	boot_start_mib=$((ESP_START_MIB + ESP_MIB + 2)) # 128 MiB
+	case "$loader" in
+	grub) esp_mib=124 ;;
+	*) esp_mib=764 ;; # kernels with their initramfs: two, and the new one beside them
+	esac
+	boot_start_mib=$((ESP_START_MIB + esp_mib + 2))
 	boot_mib=0
 	[ -z "$boot_size" ] || boot_mib=$(size_mib "$boot_size")
 	root_start_mib=$((boot_start_mib + boot_mib))
 	root_mib=$((disk_mib - root_start_mib - 1)) # the last MiB: backup GPT
+}
+
+little_endian()
+{
+	local i
+
+	for ((i = 0; i < $1; i += 8)); do
+		printf '%b' "\\x$(printf %02x $((($2 >> i) & 255)))"
+	done
+}
+
+le32()
+{
+	little_endian 32 "$1"
+}
+
+le64()
+{
+	little_endian 64 "$1"
 }
 
 partition_line()
@@ -21,20 +44,24 @@ partition_line()
 		$((start_mib * MIB / SECTOR)) $((size_mib * MIB / SECTOR)) "$type" "${uuid^^}"
 }
 
-# the root comes last on the disk, whatever its number, so that growpart can extend it
+# The root comes last on the disk, whatever its number, so that growpart can extend it. A BIOS boot
+# partition says that an image boots there: only GRUB does.
 partition_disk()
 {
+	local root_type_uuid=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709 # x86-64 root
+
+	[ "$root_fs" != lvm ] || root_type_uuid=E6D6D379-F507-44C2-A23C-238F2A3DF928
 	truncate -s "${disk_mib}M" "$disk"
 	{
 		printf 'label: gpt\nlabel-id: %s\nunit: sectors\n' "${disk_uuid^^}"
-		partition_line "$BIOS_PART" "$BIOS_START_MIB" "$BIOS_MIB" \
+		[ "$loader" != grub ] || partition_line "$BIOS_PART" "$BIOS_START_MIB" "$BIOS_MIB" \
 			21686148-6449-6E6F-744E-656564454649 "$bios_partuuid"
-		partition_line "$ESP_PART" "$ESP_START_MIB" "$ESP_MIB" \
+		partition_line "$ESP_PART" "$ESP_START_MIB" "$esp_mib" \
 			C12A7328-F81F-11D2-BA4B-00A0C93EC93B "$esp_partuuid"
 		[ -z "$boot_uuid" ] || partition_line "$boot_part" "$boot_start_mib" "$boot_mib" \
 			BC13C2FF-59E6-4262-A352-B275FD6F7172 "$boot_partuuid"
 		partition_line "$ROOT_PART" "$root_start_mib" "$root_mib" \
-			4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709 "$root_partuuid"
+			"$root_type_uuid" "$root_partuuid"
 	} | sfdisk -q --no-reread --no-tell-kernel "$disk" >"$work/sfdisk.log" 2>&1 ||
 		die 1 "cannot write the partition table: $(tail -n 1 "$work/sfdisk.log")"
 }
@@ -53,15 +80,12 @@ place()
 
 make_esp()
 {
-	local esp=$work/esp.img
+	local image=$work/esp.img
 
-	truncate -s "${ESP_MIB}M" "$esp"
-	mkfs.vfat -F 32 -i "$esp_id" -n EFI "$esp" >/dev/null
-	mmd -i "$esp" ::/EFI ::/EFI/BOOT ::/EFI/debian
-	mcopy -i "$esp" "$work/grub/grubx64.efi" ::/EFI/BOOT/BOOTX64.EFI
-	mcopy -i "$esp" "$work/grub/grubx64.efi" ::/EFI/debian/grubx64.efi
-	mcopy -i "$esp" "$work/grub/esp.cfg" ::/EFI/debian/grub.cfg
-	place "$esp" "$ESP_START_MIB"
+	truncate -s "${esp_mib}M" "$image"
+	mkfs.vfat -F 32 -i "$esp_id" -n EFI "$image" >/dev/null
+	mcopy -s -i "$image" "$esp"/* ::/ || die 1 "cannot write the ESP"
+	place "$image" "$ESP_START_MIB"
 }
 
 # our own mke2fs.conf: a newer host would switch on features that the guest's GRUB cannot read
@@ -93,20 +117,26 @@ make_ext4()
 
 make_root_fs()
 {
-	local image=$work/root.img
-
-	if [ "$root_fs" = ext4 ]; then
-		make_ext4 "$root_start_mib" "$root_mib" "$root_uuid" "$root" || mkfs_failed "the root"
-		return 0
-	fi
-	truncate -s "${root_mib}M" "$image"
-	"make_$root_fs" "$image" || mkfs_failed "the root"
-	place "$image" "$root_start_mib"
+	case "$root_fs" in
+	ext4) make_ext4 "$root_start_mib" "$root_mib" "$root_uuid" "$root" || mkfs_failed "the root" ;;
+	lvm) make_lvm_root || mkfs_failed "the root" ;;
+	*) make_root_image || mkfs_failed "the root" ;;
+	esac
 }
 
-make_btrfs()
+make_lvm_root()
 {
-	run_logged "$work/mkfs.log" mkfs.btrfs -q -U "$root_uuid" --rootdir "$root" "$1"
+	make_lvm_label
+	make_ext4 $((root_start_mib + LV_START_MIB)) "$(lv_mib)" "$root_uuid" "$root"
+}
+
+make_root_image()
+{
+	local image=$work/root.img
+
+	truncate -s "${root_mib}M" "$image"
+	"make_$root_fs" "$image" || return 1
+	place "$image" "$root_start_mib"
 }
 
 # /boot leaves the root only now: until here the guest's tools saw one tree
@@ -126,10 +156,12 @@ mkfs_failed()
 
 make_disk()
 {
-	step "disk: $size, root $root_fs${boot_size:+, /boot $boot_size on partition $boot_part}"
+	local boot=${boot_size:+, /boot $boot_size on partition $boot_part}
+
+	step "disk: $size, root $root_fs, boot loader $loader$boot"
 	plan_disk
 	partition_disk
-	install_bios_grub
+	[ "$loader" != grub ] || install_bios_grub
 	make_esp
 	make_boot_fs
 	make_root_fs
@@ -142,9 +174,14 @@ check_disk()
 {
 	sfdisk --verify "$disk" >"$work/sfdisk.log" 2>&1 ||
 		die 1 "the partition table does not verify: $(tail -n 1 "$work/sfdisk.log")"
-	check_uuid_at "$ESP_START_MIB" "$ESP_MIB" "$esp_uuid"
+	check_uuid_at "$ESP_START_MIB" "$esp_mib" "$esp_uuid"
 	[ -z "$boot_uuid" ] || check_uuid_at "$boot_start_mib" "$boot_mib" "$boot_uuid"
-	check_uuid_at "$root_start_mib" "$root_mib" "$root_uuid"
+	if [ "$root_fs" = lvm ]; then
+		check_uuid_at "$root_start_mib" "$root_mib" "$(lvm_id pv dashes)"
+		check_uuid_at $((root_start_mib + LV_START_MIB)) "$(lv_mib)" "$root_uuid"
+	else
+		check_uuid_at "$root_start_mib" "$root_mib" "$root_uuid"
+	fi
 }
 
 check_uuid_at()

@@ -3,24 +3,6 @@
 # What: GRUB for BIOS and UEFI without grub-install, and grub.cfg by the guest's own update-grub.
 # Why:  grub-install and grub-bios-setup want block devices, and there are none here.
 
-# The guest's programs in the guest's root, without network and without the host's files. /dev
-# is bubblewrap's own, with the one link that 10_linux looks for (see grub-probe.sh).
-sandbox()
-{
-	bwrap --bind "$root" / --dev /dev --proc /proc --tmpfs /run --tmpfs /tmp \
-		--dir /dev/disk --dir /dev/disk/by-uuid \
-		--symlink ../../null "/dev/disk/by-uuid/$root_uuid" \
-		--ro-bind "$sandbox_dir/grub-probe.sh" /usr/sbin/grub-probe \
-		--ro-bind "$sandbox_dir/grub-mkrelpath.sh" /usr/bin/grub-mkrelpath \
-		--bind "$work/grub" /run/gpuimg --unshare-pid --unshare-net --unshare-ipc --unshare-uts \
-		--die-with-parent --new-session --clearenv --chdir / \
-		--setenv PATH /usr/sbin:/usr/bin:/sbin:/bin --setenv HOME /root --setenv LC_ALL C.UTF-8 \
-		--setenv GPUIMG_PARTMAP gpt --setenv GPUIMG_ESP_UUID "$esp_uuid" \
-		--setenv GPUIMG_ROOT_UUID "$root_uuid" --setenv GPUIMG_ROOT_FS "$(grub_fs "$root_fs")" \
-		--setenv GPUIMG_ROOT_PARTUUID "$root_partuuid" --setenv GPUIMG_BOOT_UUID "$boot_uuid" \
-		--setenv GPUIMG_BOOT_FS ext2 --setenv GPUIMG_BOOT_PARTUUID "$boot_partuuid" -- "$@"
-}
-
 grub_fs()
 {
 	case "$1" in
@@ -29,13 +11,34 @@ grub_fs()
 	esac
 }
 
+# /boot/grub as GRUB sees it, from the top of the file system that holds it
+grub_prefix()
+{
+	if [ -n "$boot_uuid" ]; then
+		echo /grub
+	elif [ "$root_fs" = btrfs ]; then
+		echo "/$SUBVOL/boot/grub"
+	else
+		echo /boot/grub
+	fi
+}
+
+# the modules that GRUB needs to read that file system
+grub_fs_modules()
+{
+	if [ -n "$boot_uuid" ]; then
+		grub_fs ext4
+	else
+		[ "$root_fs" != lvm ] || echo lvm
+		grub_fs "$(root_type)"
+	fi
+}
+
 # where GRUB looks for its modules and grub.cfg: by UUID, so disk order and firmware do not matter
 grub_load_config()
 {
-	local uuid=${boot_uuid:-$root_uuid} prefix=/boot/grub
-
-	[ -z "$boot_uuid" ] || prefix=/grub
-	printf "search.fs_uuid %s root\nset prefix=(\$root)'%s'\n" "$uuid" "$prefix"
+	printf "search.fs_uuid %s root\nset prefix=(\$root)'%s'\n" "${boot_uuid:-$root_uuid}" \
+		"$(grub_prefix)"
 }
 
 copy_grub_modules()
@@ -54,17 +57,16 @@ copy_grub_modules()
 # core.img for both firmwares by the guest's own grub-mkimage: modules and tool are one version
 make_grub_cores()
 {
-	local fs=$root_fs prefix=/boot/grub
+	local fs=()
 
-	[ -z "$boot_uuid" ] || fs=ext4 prefix=/grub
-	fs=$(grub_fs "$fs")
+	mapfile -t fs < <(grub_fs_modules)
 	grub_load_config >"$work/grub/load.cfg"
 	{ grub_load_config; echo "configfile \$prefix/grub.cfg"; } >"$work/grub/esp.cfg"
 
-	sandbox grub-mkimage -O i386-pc -p $prefix \
-		-c /run/gpuimg/load.cfg -o /run/gpuimg/core.img biosdisk part_gpt "$fs" search_fs_uuid
+	sandbox grub-mkimage -O i386-pc -p "$(grub_prefix)" \
+		-c /run/gpuimg/load.cfg -o /run/gpuimg/core.img biosdisk part_gpt "${fs[@]}" search_fs_uuid
 	sandbox grub-mkimage -O x86_64-efi -p /EFI/debian -o /run/gpuimg/grubx64.efi \
-		part_gpt fat "$fs" search search_fs_uuid configfile normal echo test
+		part_gpt fat "${fs[@]}" search search_fs_uuid configfile normal echo test
 	cp "$root/usr/lib/grub/i386-pc/boot.img" "$work/grub/boot.img"
 	cp "$work/grub/boot.img" "$work/grub/core.img" "$root/boot/grub/i386-pc/"
 	cp "$work/grub/grubx64.efi" "$root/boot/grub/x86_64-efi/core.efi"
@@ -72,23 +74,24 @@ make_grub_cores()
 
 configure_grub()
 {
+	step "boot loader: modules, core images, update-grub"
 	copy_grub_modules
 	make_grub_cores
+	fill_grub_esp
 	if ! run_logged "$work/grub.log" sandbox update-grub; then
 		tail -n 15 "$work/grub.log" >&2
 		die 1 "update-grub in the new root failed" "its last lines stand above"
 	fi
-	grep -q "root=UUID=$root_uuid" "$root/boot/grub/grub.cfg" ||
-		die 1 "the new root's grub.cfg has no entry with root=UUID=$root_uuid"
+	grep -q "root=$(root_device) " "$root/boot/grub/grub.cfg" ||
+		die 1 "the new root's grub.cfg has no entry with root=$(root_device)"
 }
 
-le64()
+fill_grub_esp()
 {
-	local i
-
-	for ((i = 0; i < 64; i += 8)); do
-		printf '%b' "\\x$(printf %02x $((($1 >> i) & 255)))"
-	done
+	mkdir -p "$esp/EFI/BOOT" "$esp/EFI/debian"
+	cp "$work/grub/grubx64.efi" "$esp/EFI/BOOT/BOOTX64.EFI"
+	cp "$work/grub/grubx64.efi" "$work/grub/esp.cfg" "$esp/EFI/debian/"
+	mv "$esp/EFI/debian/esp.cfg" "$esp/EFI/debian/grub.cfg"
 }
 
 poke()

@@ -41,7 +41,7 @@ needed_tools()
 	EOF
 	case "$root_fs" in
 	xfs) printf '%s\n' "mkfs.xfs xfsprogs" "xfs_db xfsprogs" "getcap libcap2-bin" ;;
-	btrfs) echo "mkfs.btrfs btrfs-progs" ;;
+	btrfs) printf '%s\n' "mkfs.btrfs btrfs-progs" "guestfish guestfish" ;;
 	esac
 	[ "$(id -u)" -eq 0 ] || echo "newuidmap uidmap"
 }
@@ -144,10 +144,12 @@ check_free()
 		die 3 "'$dir' has $free_mib MiB free, $need_mib MiB are needed" "make room, or $hint"
 }
 
-# at the peak, the root stands three times: as directory, as partition or tar, and in the disk
+# at the peak, the root stands three times: as directory, as partition or tar, and in the disk;
+# btrfs has the tar and the partition
 needed_mib()
 {
-	local more_kernels=${kernels//[^,]/}
+	local more_kernels=${kernels//[^,]/} mib=3584
 
-	echo $((3584 + 1536 * ${#more_kernels}))
+	[ "$root_fs" != btrfs ] || mib=4608
+	echo $((mib + 1536 * ${#more_kernels}))
 }

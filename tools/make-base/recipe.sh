@@ -34,7 +34,8 @@ apt_entries()
 		sed -E 's/\[[^]]*\]//' | awk '$1 == "deb" { print $2, $3 }' || true
 }
 
-# prints "URI SUITE" lines for the wanted suite: the machine's mirror serves the other suites too
+# prints "URI SUITE" lines for the wanted suite: the machine's mirror serves the other suites too;
+# sid alone has neither updates nor a security archive
 mirror_entries()
 {
 	local host uri entry
@@ -45,9 +46,10 @@ mirror_entries()
 	fi
 	host=$(host_codename)
 	apt_entries | sort -u | while read -r uri entry; do
-		case "$entry" in
-		"$host" | "$host-updates" | "$host-security")
-			echo "${uri%/} $suite${entry#"$host"}" ;;
+		case "$suite:$entry" in
+		*":$host") echo "${uri%/} $suite" ;;
+		sid:* | unstable:*) ;;
+		*":$host-updates" | *":$host-security") echo "${uri%/} $suite${entry#"$host"}" ;;
 		esac
 	done
 }
@@ -87,10 +89,16 @@ root_packages()
 {
 	local list
 
-	list="$BASE_PACKAGES ${kernels//,/ } ${extra_packages//,/ }"
+	list="$BASE_PACKAGES $initramfs ${kernels//,/ } ${extra_packages//,/ }"
 	case "$root_fs" in
 	xfs) list+=" xfsprogs" ;;
 	btrfs) list+=" btrfs-progs" ;;
+	lvm) list+=" lvm2" ;;
+	esac
+	case "$loader" in
+	grub) list+=" grub2-common grub-pc-bin grub-efi-amd64-bin" ;;
+	systemd-boot) list+=" systemd-boot systemd-boot-efi" ;;
+	uki) list+=" systemd-boot systemd-boot-efi systemd-ukify" ;;
 	esac
 	# shellcheck disable=SC2086 # split on purpose
 	printf '%s\n' $list | sort -u | paste -sd,
@@ -103,7 +111,7 @@ root_recipe()
 	printf 'suite=%s\npackages=%s\nroot-fs=%s\n' "$suite" "$(root_packages)" "$root_fs"
 	printf 'sources=%s\n' "$sources"
 	printf 'mmdebstrap=%s\n' "$(mmdebstrap --version)"
-	declare -f bootstrap_root setup_hook
+	declare -f bootstrap_root setup_hook dracut_hook root_type
 }
 
 image_recipe()
@@ -111,6 +119,7 @@ image_recipe()
 	local script
 
 	root_recipe
+	printf 'loader=%s\n' "$loader"
 	printf 'size=%s\nboot=%s,%s\ncompression=%s\n' "$size" "$boot_size" "$boot_part" "$compression"
 	printf 'qemu-img=%s\n' "$(qemu-img --version | sed -n 1p)"
 	printf 'mkfs=%s\n' "$(mkfs_version)"
@@ -124,7 +133,7 @@ mkfs_version()
 	mke2fs -V 2>&1 | sed -n 1p
 	case "$root_fs" in
 	xfs) mkfs.xfs -V ;;
-	btrfs) mkfs.btrfs --version ;;
+	btrfs) mkfs.btrfs --version && guestfish --version ;;
 	esac
 }
 

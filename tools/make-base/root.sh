@@ -3,13 +3,37 @@
 # What: the root directory: packages by mmdebstrap, then the files of a cloud image.
 # Why:  it must look as Debian's own: DHCP by cloud-init, serial console, no identity of its own.
 
-# Before the kernel is configured: the hook that puts fsck into the initramfs looks at the root's
-# block device, which does not exist here, unless it is told the type.
+# Before the kernel is configured. initramfs-tools: the hook that puts fsck into the initramfs looks
+# at the root's block device, which does not exist here, unless it is told the type.
 setup_hook()
 {
 	local conf=\$1/etc/initramfs-tools/conf.d
 
-	echo "mkdir -p \"$conf\" && echo FSTYPE=$root_fs >\"$conf/make-base\""
+	case "$initramfs" in
+	initramfs-tools)
+		echo "mkdir -p \"$conf\" && echo FSTYPE=$(root_type) >\"$conf/make-base\"" ;;
+	dracut) dracut_hook ;;
+	esac
+}
+
+# A node's disk is not this machine's. The file sorts after dracut's own 50-hostonly.conf, which
+# kernel-install adds to what dracut reads.
+dracut_hook()
+{
+	local conf=etc/dracut.conf.d/90-generic.conf
+
+	printf '%s\n' '# drivers for any machine: this image does not know where it will run' \
+		'hostonly="no"' >"$work/dracut.conf"
+	echo "install -D -m 644 ${work@Q}/dracut.conf \"\$1/$conf\""
+}
+
+# the type of the file system that holds the root
+root_type()
+{
+	case "$root_fs" in
+	lvm) echo ext4 ;;
+	*) echo "$root_fs" ;;
+	esac
 }
 
 bootstrap_root()
@@ -43,7 +67,10 @@ make_root_tar()
 bootstrap_failed()
 {
 	tail -n 15 "$work/bootstrap.log" >&2 || true
-	cp "$work/bootstrap.log" "$cache_dir/bootstrap.log" || true
+	cp "$work/bootstrap.log" "$cache_dir/bootstrap.log" 2>/dev/null || true
+	! grep -q -e NO_PUBKEY -e EXPKEYSIG -e 'Missing key' "$work/bootstrap.log" ||
+		die 3 "'$KEYRING' has no key for $suite" \
+			"install a newer debian-archive-keyring: that of $suite works on older releases too"
 	die 1 "mmdebstrap of $suite failed, whole log in '$cache_dir/bootstrap.log'" \
 		"see whether 'apt-get update' works here, and whether the packages exist in $suite"
 }
@@ -64,7 +91,7 @@ guest_file()
 write_fstab()
 {
 	{
-		echo "UUID=$root_uuid / $root_fs $(root_mount_options) 0 1"
+		echo "$(root_device) / $(root_type) $(root_mount_options)"
 		[ -z "$boot_uuid" ] || echo "UUID=$boot_uuid /boot ext4 defaults 0 2"
 		echo "UUID=$esp_uuid /boot/efi vfat defaults,umask=0077 0 0"
 	} | guest_file /etc/fstab
@@ -74,8 +101,18 @@ write_fstab()
 root_mount_options()
 {
 	case "$root_fs" in
-	ext4) echo discard,errors=remount-ro ;;
-	*) echo defaults ;;
+	ext4 | lvm) echo "discard,errors=remount-ro 0 1" ;;
+	btrfs) echo "defaults,subvol=${SUBVOL} 0 0" ;; # it has no fsck to run at boot
+	*) echo "defaults 0 1" ;;
+	esac
+}
+
+# as fstab and the kernel name it
+root_device()
+{
+	case "$root_fs" in
+	lvm) echo "/dev/mapper/$ROOT_VG-$ROOT_LV" ;;
+	*) echo "UUID=$root_uuid" ;;
 	esac
 }
 
@@ -98,14 +135,14 @@ write_identity()
 
 write_default_grub()
 {
-	guest_file /etc/default/grub <<-'EOF'
+	guest_file /etc/default/grub <<-EOF
 	# If you change this file, run 'update-grub' afterwards to update
 	# /boot/grub/grub.cfg.
 	GRUB_DEFAULT=0
 	GRUB_TIMEOUT=1
-	GRUB_DISTRIBUTOR=`. /etc/os-release; echo ${NAME%% *}`
+	GRUB_DISTRIBUTOR=\`. /etc/os-release; echo \${NAME%% *}\`
 	GRUB_CMDLINE_LINUX_DEFAULT=""
-	GRUB_CMDLINE_LINUX="console=tty0 console=ttyS0,115200 earlyprintk=ttyS0,115200 consoleblank=0"
+	GRUB_CMDLINE_LINUX="$CONSOLE_ARGS"
 	GRUB_TERMINAL="console serial"
 	GRUB_SERIAL_COMMAND="serial --unit=0 --speed=115200"
 	GRUB_DISABLE_OS_PROBER=true
@@ -128,11 +165,31 @@ write_cloud_init()
 	EOF
 }
 
+# What kernel-install reads, here and for each kernel that a node installs. The token stands in
+# names on the ESP: not the machine-id, which every node has of its own. Debian's kernel hooks have
+# made /boot/initrd.img-VERSION by then, whatever the generator; dracut's own part in kernel-install
+# would make a second initramfs, and both would be loaded.
+write_kernel_conf()
+{
+	local flags=
+
+	[ "$root_fs" != btrfs ] || flags=" rootflags=subvol=$SUBVOL"
+	echo "root=$(root_device) ro$flags $CONSOLE_ARGS" | guest_file /etc/kernel/cmdline
+	echo debian | guest_file /etc/kernel/entry-token
+	{
+		if [ "$loader" = uki ]; then printf 'layout=uki\nuki_generator=ukify\n'; else echo layout=bls; fi
+		echo initrd_generator=none
+	} | guest_file /etc/kernel/install.conf
+}
+
 tailor_root()
 {
 	write_fstab
 	write_identity
-	write_default_grub
+	case "$loader" in
+	grub) write_default_grub ;;
+	systemd-boot | uki) write_kernel_conf ;;
+	esac
 	write_cloud_init
 	# cloud-init writes netplan files, netplan writes networkd files; netplan's own generator has
 	# run by then, so on the first boot nothing else would start networkd
