@@ -35,6 +35,7 @@ for file in "$@"; do
 		tail -n 20 "$out/err"
 	fi
 	grep -i '^ok .* # skip' "$out/tap"
+	grep '^# score:' "$out/tap"
 	passed=$((passed + good - skips)) failed=$((failed + bad)) skipped=$((skipped + skips))
 done
 
