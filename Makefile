@@ -9,7 +9,7 @@ CFLAGS  ?= -O2 -g
 BUILD   ?= build
 
 VERSION  := 0.1.0
-PACKAGES := libguestfs blkid zlib libzstd libarchive libcurl jansson yaml-0.1 ext2fs com_err libnbd libkmod libcrypto
+PACKAGES := libguestfs blkid zlib libzstd libarchive libcurl jansson yaml-0.1 ext2fs com_err libnbd libkmod libcrypto libselinux
 
 bindir     := $(PREFIX)/bin
 mandir     := $(PREFIX)/share/man
@@ -39,7 +39,7 @@ SOURCES   := $(filter-out builder/main.c,$(wildcard builder/*.c builder/*/*.c st
 OBJECTS   := $(SOURCES:%.c=$(BUILD)/%.o)
 UNITS     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 C_FILES   := $(wildcard builder/*.[ch] builder/*/*.[ch] stages/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
-SH_FILES  := $(wildcard tools/*.sh tools/*/*.sh builder/sandbox/*.sh boot/smoke/*.sh tests/*/*.sh tests/*/*.bash) .ci/run
+SH_FILES  := $(wildcard tools/*.sh tools/*/*.sh builder/sandbox/*.sh boot/smoke/*.sh tests/*/*.sh tests/*/*/*.sh tests/*/*.bash) .ci/run
 
 .PHONY: all
 all: $(BUILD)/gpuimg $(BUILD)/build-gpu-base-image
@@ -111,7 +111,7 @@ IMAGE_BATS := $(wildcard tests/image/*.bats)
 QEMU_BATS  := $(wildcard tests/qemu/*.bats)
 ASAN_BUILD := $(BUILD)/asan
 ASAN_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-FUZZ_SECONDS ?= 20
+FUZZ_SECONDS ?= 12
 
 .PHONY: test
 test: deps ## everything that a fresh machine can run; what CI runs
@@ -141,6 +141,11 @@ check-image: all ## builds of real images
 check-qemu: all ## boot tests
 	tests/lib/run-tests.sh $(QEMU_BATS)
 
+.PHONY: check-guests
+check-guests: deps all ## slow: the matrix of real guests, about an hour
+	tests/lib/run-tests.sh $(wildcard tests/guests/*.bats)
+	tests/lib/guest-table.sh
+
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .PHONY: fuzz
@@ -149,12 +154,22 @@ fuzz: $(FUZZERS) ## each fuzzer for FUZZ_SECONDS
 		$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -print_final_stats=0 \
 			-verbosity=0 || exit 1; done
 
-FUZZ_SOURCES := $(wildcard builder/initramfs*.c builder/config*.c builder/qcow2*.c) \
-	$(addprefix builder/,$(addsuffix .c,clock error log proc str sums))
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
+FUZZ_SOURCES := $(wildcard builder/initramfs*.c builder/config*.c builder/qcow2*.c builder/fatfs-*.c \
+		builder/bls*.c builder/cmdline*.c builder/default-grub*.c) \
+	$(addprefix builder/,$(addsuffix .c,clock error fd grubenv log proc rootfs str sums uki))
+FUZZ_OBJECTS := $(FUZZ_SOURCES:%.c=$(BUILD)/fuzz/%.o)
+FUZZ_CFLAGS  := -std=c17 -g -O1 -pthread
+.SECONDARY: $(FUZZ_OBJECTS)
+$(BUILD)/fuzz/builder/%.o: builder/%.c
 	@mkdir -p $(@D)
-	clang $(OUR_CPPFLAGS) -std=c17 -g -O1 -pthread -fsanitize=fuzzer,address,undefined \
-		-o $@ $< $(FUZZ_SOURCES) $(PKG_LIBS)
+	$(SAY) FUZZ $<
+	$(RUN)clang $(OUR_CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJECTS)
+	@mkdir -p $(@D)
+	$(SAY) FUZZ $<
+	$(RUN)clang $(OUR_CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer,address,undefined \
+		-o $@ $< $(FUZZ_OBJECTS) $(PKG_LIBS)
 
 # --- how fast ----------------------------------------------------------------------------
 

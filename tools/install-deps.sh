@@ -5,7 +5,7 @@
 set -eu
 
 build_packages='gcc libc6-dev make pkg-config binutils libguestfs-dev zlib1g-dev libzstd-dev libarchive-dev libcurl4-openssl-dev
-libjansson-dev libblkid-dev libext2fs-dev comerr-dev libnbd-dev libkmod-dev libssl-dev libyaml-dev'
+libjansson-dev libblkid-dev libext2fs-dev comerr-dev libnbd-dev libkmod-dev libssl-dev libyaml-dev libselinux1-dev'
 
 # The programs that gpuimg and its base maker run, and a kernel for the libguestfs appliance.
 run_packages='qemu-system-x86 qemu-utils supermin bubblewrap mmdebstrap ovmf seabios
@@ -13,7 +13,7 @@ dosfstools mtools fdisk gdisk e2fsprogs xfsprogs btrfs-progs grub-pc-bin grub-ef
 cpio kmod passwd procps util-linux ca-certificates debian-archive-keyring'
 
 test_packages='bats jq lz4 zip bzip2 gzip mandoc curl python3-minimal nbdkit libnbd-bin guestfish attr libcap2-bin acl busybox-static libarchive-tools
-libclang-rt-14-dev libclang-rt-dev clang lvm2 time initramfs-tools-core openssl'
+libclang-rt-14-dev libclang-rt-dev clang lvm2 time initramfs-tools-core openssl sbsigntool'
 
 # what 'make bench' measures gpuimg against, and what it measures and checks results with
 bench_packages='guestfs-tools jq time qemu-system-common initramfs-tools-core e2fsprogs fdisk mount openssl
