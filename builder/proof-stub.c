@@ -121,7 +121,8 @@ char *proof_stub_target(struct rootfs *root, const struct guest *guest, const ch
 		why = str_format("searches for the file system '%s', which is none of the image's",
 		                 s.uuid);
 	} else if (mount && s.uses_prefix && is_plain(s.prefix)) {
-		CLEANUP_FREE char *dir = bootchain_guest_path(guest, mount->path, s.prefix);
+		CLEANUP_FREE char *there = str_format("%s/.", mount->path);
+		CLEANUP_FREE char *dir = bootchain_guest_path(guest, there, s.prefix);
 		CLEANUP_FREE char *file = str_format("%s/grub.cfg", dir);
 
 		if (!rootfs_exists(root, file))

@@ -327,6 +327,44 @@ static char *verdicts(const struct findings *f, const char *id)
 	return text;
 }
 
+/* The UUID of a stub's search says which file system its prefix counts from. */
+static void test_stub_target(void)
+{
+	static const struct volume own_boot = {
+		.number = 16, .type = (char *)"ext4", .uuid = (char *)"b-o-o-t"};
+	static const struct fake_file files[] = {
+		{"/boot/grub/grub.cfg", "menuentry 'one' {\n linux /vmlinuz-6.1 ro\n}\n"},
+		{"/boot/efi/EFI/a/grub.cfg",
+	         "search.fs_uuid b-o-o-t root\nset prefix=($root)'/grub'\nconfigfile "
+	         "$prefix/grub.cfg\n"},
+		{"/boot/efi/EFI/b/grub.cfg",
+	         "search.fs_uuid b-o-o-t root\nset prefix=($root)'/boot/grub2'\nconfigfile "
+	         "$prefix/grub.cfg\n"},
+		{NULL, NULL},
+	};
+	struct layout l = {.guest = {.grub_dir = (char *)"/boot/grub"}};
+	struct fake_rootfs root = fake_rootfs(files);
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_STRV struct strv none = {0};
+	struct findings f = {0};
+	struct bootchain c;
+	char *got;
+
+	add_mount(&l, "/", NULL, &root_volume);
+	add_mount(&l, "/boot", NULL, &own_boot);
+	add_mount(&l, "/boot/efi", NULL, &esp_volume);
+	c = read_files(&l, files);
+	check(proof_entries(&f, &root.base, &l.guest, &c, NULL, &none, &none, &err) == 0,
+	      "the entries are judged");
+	got = verdicts(&f, "esp.stub");
+	check_str(got, "ob",
+	          "a stub that leads to the /boot of its own holds, one that leads to "
+	          "nothing does not");
+	free(got);
+	findings_free(&f);
+	bootchain_free(&c);
+}
+
 static void test_later_kernelopts(void)
 {
 	static const struct fake_file files[] = {
@@ -488,6 +526,7 @@ int main(void)
 	test_kernelopts();
 	test_unread_bls();
 	test_stubs();
+	test_stub_target();
 	test_unreadable();
 	test_places();
 	test_addons();
