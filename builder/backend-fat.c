@@ -4,7 +4,6 @@
  * nothing to do there leaves it alone, byte for byte.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,15 +21,10 @@ void changes_free(struct changes *c)
 	strv_free(&c->fat_removed);
 }
 
-static bool is_below(const char *path, const char *dir)
-{
-	return str_starts(path, dir) && path[strlen(dir)] == '/';
-}
-
 static bool has_below(const struct strv *paths, const char *dir)
 {
 	for (size_t i = 0; i < paths->count; i++)
-		if (is_below(paths->items[i], dir))
+		if (str_below(paths->items[i], dir))
 			return true;
 	return false;
 }
@@ -38,16 +32,6 @@ static bool has_below(const struct strv *paths, const char *dir)
 bool backend_touches_fat(const struct changes *c, const struct guest_mount *m)
 {
 	return has_below(&c->fat_changed, m->path) || has_below(&c->fat_removed, m->path);
-}
-
-static int temporary_copy(struct rootfs *root, const char *path, const char *work_dir,
-                          struct error *err)
-{
-	CLEANUP_CLOSE int fd = open(work_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		return error_errno(err, errno, "cannot make a temporary file in '%s'", work_dir);
-	return rootfs_copy_out(root, path, fd, err) < 0 ? -1 : steal_fd(&fd);
 }
 
 /* Two files of one size. 1, 0 or -1 with errno. */
@@ -84,10 +68,10 @@ static int same_as_base(const struct build *b, const char *path, struct error *e
 		return 1;
 	if (!S_ISREG(now.mode) || !S_ISREG(before.mode) || now.size_bytes != before.size_bytes)
 		return 0;
-	ours = temporary_copy(b->root, path, b->work_dir, err);
+	ours = rootfs_open_copy(b->root, path, b->work_dir, err);
 	if (ours < 0)
 		return -1;
-	theirs = temporary_copy(b->base_root, path, b->work_dir, err);
+	theirs = rootfs_open_copy(b->base_root, path, b->work_dir, err);
 	if (theirs < 0)
 		return -1;
 	same = same_bytes(ours, theirs, now.size_bytes);

@@ -54,10 +54,7 @@ int backend_start_appliance(struct build *b, struct error *err)
 
 static bool is_at_or_below(const char *path, const char *dir)
 {
-	size_t length = strlen(dir);
-
-	return str_equal(dir, "/") ||
-	       (str_starts(path, dir) && (path[length] == '/' || path[length] == '\0'));
+	return str_equal(dir, "/") || str_equal(path, dir) || str_below(path, dir);
 }
 
 /* A FAT file system only if it, or one that is mounted below it, is needed. */

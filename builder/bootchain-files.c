@@ -97,7 +97,7 @@ static int read_addon(struct chain_reader *r, struct strv *words, const char *pa
 {
 	CLEANUP_UKI struct uki u = {0};
 	CLEANUP_STRV struct strv more = {0};
-	CLEANUP_CLOSE int fd = chain_open_copy(r, path, err);
+	CLEANUP_CLOSE int fd = rootfs_open_copy(r->root, path, r->work_dir, err);
 
 	if (fd < 0 || uki_read(&u, fd, path, err) < 0 || uki_words(&more, &u, 0, fd, path, err) < 0)
 		return -1;
@@ -152,7 +152,7 @@ static int read_uki(struct chain_reader *r, const char *path, struct error *err)
 		return 0;
 	if (find_addons(r, &addons, path, err) < 0)
 		return -1;
-	fd = chain_open_copy(r, path, err);
+	fd = rootfs_open_copy(r->root, path, r->work_dir, err);
 	if (fd < 0 || uki_read(&u, fd, path, err) < 0)
 		return -1;
 	if (!uki_is_unified(&u)) {

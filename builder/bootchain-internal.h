@@ -11,7 +11,7 @@ struct chain_reader {
 	struct bootchain *chain;
 	struct rootfs *root;
 	const struct guest *guest;
-	const char *scratch;
+	const char *work_dir;
 	char *kernelopts; /* GRUB's variable that entries use */
 	bool reads_uki;   /* GRUB chainloads one */
 };
@@ -26,8 +26,6 @@ int chain_read_bls(struct chain_reader *r, const char *dir, struct error *err);
 int chain_read_ukis(struct chain_reader *r, const char *dir, struct error *err);
 /* Whether the EFI program is a systemd-boot; a file that is not there is none. */
 int chain_identify(struct chain_reader *r, const char *path, const char **ret, struct error *err);
-/* A copy of a guest's file in our scratch file, already unlinked; a descriptor or -1. */
-int chain_open_copy(struct chain_reader *r, const char *path, struct error *err);
 /* An error of a file that was refused goes to 'unreadable'; any other one stays one. */
 int chain_note_unreadable(struct chain_reader *r, struct error *from, struct error *err);
 /* Whether "single", "recovery" or "rescue" is among the words. */

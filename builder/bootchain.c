@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "bootchain-internal.h"
 #include "json-text.h"
@@ -64,18 +60,6 @@ bool chain_is_recovery(const struct strv *args)
 	       strv_has(args, "systemd.unit=emergency.target");
 }
 
-int chain_open_copy(struct chain_reader *r, const char *path, struct error *err)
-{
-	CLEANUP_CLOSE int fd = open(r->scratch, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		return error_errno(err, errno, "cannot make '%s'", r->scratch);
-	unlink(r->scratch);
-	if (rootfs_copy_out(r->root, path, fd, err) < 0)
-		return -1;
-	return steal_fd(&fd);
-}
-
 int chain_identify(struct chain_reader *r, const char *path, const char **ret, struct error *err)
 {
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
@@ -85,7 +69,7 @@ int chain_identify(struct chain_reader *r, const char *path, const char **ret, s
 	*ret = NULL;
 	if (!rootfs_exists(r->root, path) || rootfs_is_dir(r->root, path))
 		return 0;
-	fd = chain_open_copy(r, path, err);
+	fd = rootfs_open_copy(r->root, path, r->work_dir, err);
 	if (fd < 0)
 		return -1;
 	if (uki_read(&u, fd, path, &ignored) < 0)
@@ -192,10 +176,11 @@ static int read_all(struct chain_reader *r, struct error *err)
 }
 
 int bootchain_read(struct bootchain *ret, struct rootfs *root, const struct guest *guest,
-                   const char *scratch, struct error *err)
+                   const char *work_dir, struct error *err)
 {
 	CLEANUP_BOOTCHAIN struct bootchain chain = {0};
-	struct chain_reader r = {.chain = &chain, .root = root, .guest = guest, .scratch = scratch};
+	struct chain_reader r = {
+		.chain = &chain, .root = root, .guest = guest, .work_dir = work_dir};
 	int result = read_all(&r, err);
 
 	free(r.kernelopts);

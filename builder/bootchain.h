@@ -59,10 +59,10 @@ struct bootchain {
 	struct strv unreadable;
 };
 
-/* scratch: a file name of ours for copies of UKIs. A file that cannot be understood is no error,
+/* work_dir: a directory of ours for copies of UKIs. A file that cannot be understood is no error,
  * but stands in 'unreadable'; no entry at all is none either. */
 int bootchain_read(struct bootchain *ret, struct rootfs *root, const struct guest *guest,
-                   const char *scratch, struct error *err);
+                   const char *work_dir, struct error *err);
 void bootchain_free(struct bootchain *chain);
 #define CLEANUP_BOOTCHAIN CLEANUP(bootchain_free)
 /*

@@ -96,7 +96,6 @@ static void opened_free(struct opened *o)
 
 static int open_image(struct opened *o, const struct job *job, struct log *log, struct error *err)
 {
-	CLEANUP_FREE char *scratch = str_format("%s/uki", job->work_dir);
 	struct inspect *in = &o->in;
 
 	if (image_check(&in->info, in->path, err) < 0)
@@ -115,7 +114,7 @@ static int open_image(struct opened *o, const struct job *job, struct log *log, 
 	    disk_probe(in->disk, err) < 0)
 		return -1;
 	if (open_guest(&in->guest, &in->root, &o->reader, in->disk, &how, err) < 0 ||
-	    bootchain_read(&in->chain, in->root, in->guest, scratch, err) < 0 ||
+	    bootchain_read(&in->chain, in->root, in->guest, job->work_dir, err) < 0 ||
 	    packages_read(&in->packages, in->root, err) < 0) {
 		error_code(err, EXIT_INPUT);
 		return error_prefix(err, "image '%s'", in->path);

@@ -7,5 +7,7 @@
 
 /* Writes all, however often the kernel takes only a part. 0, or -1 with errno. */
 int fd_write_all(int fd, const void *data, size_t size);
+/* A new file without a name in the directory, empty, for reading and writing. -1 with errno. */
+int fd_temporary(const char *dir);
 
 #endif

@@ -214,17 +214,12 @@ const struct guest_mount *guest_find_mount(const struct guest *guest, const char
 	return NULL;
 }
 
-static bool is_below(const char *path, const char *dir)
-{
-	return str_starts(path, dir) && path[strlen(dir)] == '/';
-}
-
 const struct guest_mount *guest_mount_of(const struct guest *guest, const char *path)
 {
 	const struct guest_mount *best = &guest->mounts[0];
 
 	for (size_t i = 1; i < guest->mount_count; i++)
-		if (is_below(path, guest->mounts[i].path) &&
+		if (str_below(path, guest->mounts[i].path) &&
 		    strlen(guest->mounts[i].path) >= strlen(best->path))
 			best = &guest->mounts[i];
 	return best;

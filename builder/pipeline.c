@@ -160,10 +160,8 @@ static int choose_epoch(struct build *b, struct error *err)
 int build_read_chain(struct build *b, struct bootchain *ret, struct rootfs *root,
                      const struct guest *guest, struct error *err)
 {
-	CLEANUP_FREE char *scratch = str_format("%s/entry", b->work_dir);
-
 	bootchain_free(ret);
-	return bootchain_read(ret, root, guest, scratch, err);
+	return bootchain_read(ret, root, guest, b->work_dir, err);
 }
 
 struct strv build_wanted_params(const struct build *b)

@@ -4,11 +4,10 @@
  * loads, and the .initrd sections of UKIs.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "fd.h"
 #include "proof.h"
 #include "uki.h"
 
@@ -54,26 +53,21 @@ static int judge(struct all *a, const struct guest_kernel *k, int fd, const char
 static int copy_section(const struct all *a, const char *path, struct error *err)
 {
 	const struct proof_initramfs *like = &a->wish->like;
-	CLEANUP_FREE char *whole = str_format("%s/uki", like->scratch);
-	CLEANUP_FREE char *part = str_format("%s/uki-initrd", like->scratch);
-	CLEANUP_CLOSE int from = open(whole, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	CLEANUP_CLOSE int to = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	CLEANUP_CLOSE int from = rootfs_open_copy(like->root, path, like->scratch, err);
+	CLEANUP_CLOSE int to = -1;
 	CLEANUP_UKI struct uki u = {0};
 	const struct uki_section *section;
 
-	if (from < 0 || to < 0)
-		return error_errno(err, errno, "cannot make a copy of '%s' in '%s'", path,
-		                   like->scratch);
-	unlink(whole);
-	unlink(part);
-	if (rootfs_copy_out(like->root, path, from, err) < 0 || uki_read(&u, from, path, err) < 0)
+	if (from < 0 || uki_read(&u, from, path, err) < 0)
 		return -1;
 	section = uki_find(&u, ".initrd");
 	if (!section)
 		return error_set(err, "'%s' has no .initrd section any more", path);
-	if (uki_copy(section, from, to, path, err) < 0)
-		return -1;
-	return steal_fd(&to);
+	to = fd_temporary(like->scratch);
+	if (to < 0)
+		return error_errno(err, errno, "cannot make a temporary file in '%s'",
+		                   like->scratch);
+	return uki_copy(section, from, to, path, err) < 0 ? -1 : steal_fd(&to);
 }
 
 /* The kernel that the entry boots; one that the root file system does not know has its version

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One initramfs, opened: what the kernel would unpack and udev would find there. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -27,16 +26,11 @@ static bool keep_members(void *opaque, const char *path, uint64_t size_bytes)
 
 static int read_copy(struct subject *s, struct error *err)
 {
-	CLEANUP_FREE char *copy = str_format("%s/image", s->p->scratch);
-	CLEANUP_CLOSE int fd = open(copy, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	CLEANUP_CLOSE int fd =
+		rootfs_open_copy(s->p->root, s->p->kernel->initramfs, s->p->scratch, err);
 
 	if (fd < 0)
-		return error_errno(err, errno, "cannot make '%s'", copy);
-	unlink(copy);
-	if (rootfs_copy_out(s->p->root, s->p->kernel->initramfs, fd, err) < 0)
 		return -1;
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return error_errno(err, errno, "cannot read '%s'", copy);
 	return initramfs_read_file(&s->initramfs, fd, s->name, keep_members, NULL, err);
 }
 

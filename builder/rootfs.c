@@ -5,7 +5,9 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "fd.h"
 #include "rootfs.h"
 
 #define LINKS_MAX 40 /* as the kernel's MAXSYMLINKS */
@@ -275,6 +277,19 @@ int rootfs_copy_out(struct rootfs *r, const char *path, int fd, struct error *er
 	if (resolve_regular(r, path, &real, &st, err) < 0)
 		return -1;
 	return r->ops->copy_out(r, real, fd, err);
+}
+
+int rootfs_open_copy(struct rootfs *r, const char *path, const char *dir, struct error *err)
+{
+	CLEANUP_CLOSE int fd = fd_temporary(dir);
+
+	if (fd < 0)
+		return error_errno(err, errno, "cannot make a temporary file in '%s'", dir);
+	if (rootfs_copy_out(r, path, fd, err) < 0)
+		return -1;
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return error_errno(err, errno, "cannot read the copy of '%s'", path);
+	return steal_fd(&fd);
 }
 
 int rootfs_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,

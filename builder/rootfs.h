@@ -121,6 +121,9 @@ int rootfs_list(struct rootfs *r, const char *path, struct strv *ret, struct err
 int rootfs_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret, size_t *ret_size,
                 struct error *err);
 int rootfs_copy_out(struct rootfs *r, const char *path, int fd, struct error *err);
+/* The same into a new file without a name in a directory of ours: a descriptor at offset 0, or -1.
+ */
+int rootfs_open_copy(struct rootfs *r, const char *path, const char *dir, struct error *err);
 int rootfs_statvfs(struct rootfs *r, const char *path, uint64_t *ret_free_bytes,
                    uint64_t *ret_size_bytes, struct error *err);
 

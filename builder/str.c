@@ -78,6 +78,11 @@ bool str_ends(const char *s, const char *suffix)
 	return length >= tail && strcmp(s + length - tail, suffix) == 0;
 }
 
+bool str_below(const char *path, const char *dir)
+{
+	return str_starts(path, dir) && path[strlen(dir)] == '/';
+}
+
 char *str_trim(char *s)
 {
 	char *end;

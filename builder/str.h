@@ -23,6 +23,8 @@ char *str_vformat(const char *format, va_list args) __attribute__((format(printf
 bool str_equal(const char *a, const char *b); /* NULL is equal to NULL only */
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
+/* Whether a path lies below a directory, by their names; "/" has nothing below it here. */
+bool str_below(const char *path, const char *dir);
 char *str_trim(char *s); /* in place; returns a place inside s */
 
 /* "4G", "512M", "65536": bytes with an optional binary suffix K, M, G, T. 0 or -1. */

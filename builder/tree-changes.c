@@ -103,7 +103,7 @@ static int compare_paths(const char *a, const char *b)
 
 static bool is_below(const char *path, const char *dir)
 {
-	return dir && str_starts(path, dir) && path[strlen(dir)] == '/';
+	return dir && str_below(path, dir);
 }
 
 /* The merge of the index with the directory. */

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fd.h"
 #include "proc.h"
 #include "uki-build.h"
 #include "uki.h"
@@ -32,22 +33,12 @@ const char *uki_find_builder(struct rootfs *root)
 	return NULL;
 }
 
-/* An unlinked file of ours, empty. */
-static int open_scratch(const char *dir, struct error *err)
-{
-	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-	if (fd < 0) /* not every file system has O_TMPFILE */
-		return error_errno(err, errno, "cannot make a temporary file in '%s'", dir);
-	return fd;
-}
-
 static int read_old(struct uki *ret, int *ret_fd, struct rootfs *root, const char *path,
                     const char *scratch, struct error *err)
 {
-	CLEANUP_CLOSE int fd = open_scratch(scratch, err);
+	CLEANUP_CLOSE int fd = rootfs_open_copy(root, path, scratch, err);
 
-	if (fd < 0 || rootfs_copy_out(root, path, fd, err) < 0 || uki_read(ret, fd, path, err) < 0)
+	if (fd < 0 || uki_read(ret, fd, path, err) < 0)
 		return -1;
 	*ret_fd = steal_fd(&fd);
 	return 0;
@@ -100,9 +91,12 @@ int uki_check_buildable(struct rootfs *root, const char *path, bool has_key, con
 static int put_section(struct rootfs *root, const struct uki_job *job, const struct uki_section *s,
                        int from, const char *to, struct error *err)
 {
-	CLEANUP_CLOSE int fd = open_scratch(job->scratch, err);
+	CLEANUP_CLOSE int fd = fd_temporary(job->scratch);
 
-	if (fd < 0 || uki_copy(s, from, fd, job->path, err) < 0)
+	if (fd < 0)
+		return error_errno(err, errno, "cannot make a temporary file in '%s'",
+		                   job->scratch);
+	if (uki_copy(s, from, fd, job->path, err) < 0)
 		return -1;
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return error_errno(err, errno, "cannot read a temporary file");

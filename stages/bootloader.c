@@ -6,10 +6,7 @@
  * is made beside the old one, must parse and hold what it shall, and is then renamed. The small
  * grub.cfg on the ESP is never written.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "builder/cmdline.h"
 #include "builder/proc.h"
@@ -153,16 +150,11 @@ static int add_missing(struct build *b, struct bootchain *chain, struct error *e
 static int copy_initramfs(struct build *b, const char *from, const char *to, struct error *err)
 {
 	CLEANUP_FREE char *made = str_format("%s.gpuimg-new", to);
-	CLEANUP_CLOSE int fd = open(b->work_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	CLEANUP_CLOSE int fd = rootfs_open_copy(b->root, from, b->work_dir, err);
 	struct rootfs_stat st;
 
-	if (fd < 0)
-		return error_errno(err, errno, "cannot make a temporary file in '%s'", b->work_dir);
-	if (rootfs_copy_out(b->root, from, fd, err) < 0 || rootfs_stat(b->root, from, &st, err) < 0)
-		return -1;
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return error_errno(err, errno, "cannot read a temporary file");
-	if (rootfs_copy_in(b->root, made, fd, st.mode & 0777, err) < 0)
+	if (fd < 0 || rootfs_stat(b->root, from, &st, err) < 0 ||
+	    rootfs_copy_in(b->root, made, fd, st.mode & 0777, err) < 0)
 		return -1;
 	return rootfs_rename(b->root, made, to, err);
 }

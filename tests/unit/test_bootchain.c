@@ -47,12 +47,8 @@ static struct bootchain read_files(const struct layout *l, const struct fake_fil
 	struct fake_rootfs root = fake_rootfs(files);
 	struct error err = ERROR_INIT;
 	struct bootchain chain = {0};
-	char scratch[] = "/tmp/test_bootchain.XXXXXX";
-	int fd = mkstemp(scratch);
 
-	close(fd);
-	unlink(scratch);
-	check(bootchain_read(&chain, &root.base, &l->guest, scratch, &err) == 0,
+	check(bootchain_read(&chain, &root.base, &l->guest, "/var/tmp", &err) == 0,
 	      "the entries are read: %s", err.message ? err.message : "no error");
 	error_free(&err);
 	return chain;
@@ -231,7 +227,7 @@ static void put(struct rootfs *r, const char *path, const char *text)
 	error_free(&err);
 }
 
-static void apply(struct rootfs *r, const struct layout *l, const char *scratch)
+static void apply(struct rootfs *r, const struct layout *l)
 {
 	struct error err = ERROR_INIT;
 	struct bootchain c = {0};
@@ -243,7 +239,7 @@ static void apply(struct rootfs *r, const struct layout *l, const char *scratch)
 	strv_add(&edit.add, "module_blacklist=nouveau");
 	strv_add(&edit.remove, "quiet");
 	check(log_open(&log, NULL, LOG_QUIET, &err) == 0 &&
-	              bootchain_read(&c, r, &l->guest, scratch, &err) == 0 &&
+	              bootchain_read(&c, r, &l->guest, "/var/tmp", &err) == 0 &&
 	              param_places_find(&p, r, &c, &err) == 0 &&
 	              param_places_apply(&p, r, &c, &edit, log, &err) == 0,
 	      "the places are edited: %s", err.message ? err.message : "no error");
@@ -264,15 +260,13 @@ static void test_places(void)
 		"linux      /debian/6.12/linux\ninitrd     /debian/6.12/initrd\n";
 	char dir[] = "/var/tmp/test_bootchain.XXXXXX";
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	char *scratch = str_format("%s.scratch", mkdtemp(dir));
 	struct layout l = {0};
 	struct rootfs *r = NULL;
 	char *got;
 
-	if (chown(dir, TREE_UID_BASE, TREE_UID_BASE) < 0 || chmod(dir, 0755) < 0) {
+	if (!mkdtemp(dir) || chown(dir, TREE_UID_BASE, TREE_UID_BASE) < 0 || chmod(dir, 0755) < 0) {
 		check(true, "places are edited # SKIP needs root");
 		rmdir(dir);
-		free(scratch);
 		return;
 	}
 	r = open_dir(dir);
@@ -286,7 +280,7 @@ static void test_places(void)
 	put(r, "/boot/grub2/grubenv",
 	    "# GRUB Environment Block\nkernelopts=root=UUID=y ro quiet\n" HASHES);
 	put(r, "/usr/bin/kernel-install", "#!/bin/sh\n");
-	apply(r, &l, scratch);
+	apply(r, &l);
 	got = read_back(r, "/boot/loader/entries/a.conf");
 	check(got && strstr(got, "options    root=UUID=x ro module_blacklist=floppy,nouveau "
 	                         "pci=nocrs\n"),
@@ -304,14 +298,13 @@ static void test_places(void)
 	      "/etc/kernel/cmdline is made from it");
 	check(got && !strstr(got, "machine_id"), "without the base's machine-id");
 	free(got);
-	apply(r, &l, scratch);
+	apply(r, &l);
 	got = read_back(r, "/boot/loader/entries/a.conf");
 	check(got && strstr(got, "module_blacklist=floppy,nouveau pci=nocrs\n"),
 	      "twice gives the same as once");
 	free(got);
 	rootfs_close(r);
 	tree_remove(dir, &ignored);
-	free(scratch);
 }
 
 /* Verdicts of one id, as letters: "ob" is one that holds and one that does not. */
@@ -489,13 +482,12 @@ static void test_addons(void)
 	static const struct part all[] = {{".cmdline", "debug", 0}};
 	char dir[] = "/var/tmp/test_bootchain.XXXXXX";
 	CLEANUP_ERROR struct error err = ERROR_INIT;
-	CLEANUP_FREE char *scratch = str_format("%s.scratch", mkdtemp(dir));
 	struct bootchain c = {0};
 	struct layout l = {0};
 	struct rootfs *r;
 	char *args;
 
-	if (chown(dir, TREE_UID_BASE, TREE_UID_BASE) < 0 || chmod(dir, 0755) < 0) {
+	if (!mkdtemp(dir) || chown(dir, TREE_UID_BASE, TREE_UID_BASE) < 0 || chmod(dir, 0755) < 0) {
 		check(true, "addons are read # SKIP needs root");
 		rmdir(dir);
 		return;
@@ -507,7 +499,7 @@ static void test_addons(void)
 	put_pe(r, "/boot/efi/EFI/Linux/a.efi.extra.d/x.addon.efi", own, 1);
 	put_pe(r, "/boot/efi/loader/addons/y.addon.efi", all, 1);
 	put_pe(r, "/boot/efi/loader/addons/z.efi", own, 1);
-	check(bootchain_read(&c, r, &l.guest, scratch, &err) == 0 && c.count == 1,
+	check(bootchain_read(&c, r, &l.guest, "/var/tmp", &err) == 0 && c.count == 1,
 	      "a UKI is one entry: %s", err.message ? err.message : "no error");
 	args = c.count ? args_of(&c.entries[0]) : NULL;
 	check_str(args, "ro pci=realloc pci=realloc=off debug",

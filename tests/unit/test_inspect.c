@@ -216,7 +216,6 @@ static struct asked ask(const char *dir, bool sealed)
 	CLEANUP_STRV struct strv blocked = strv_split("nouveau", " ");
 	CLEANUP_FREE char *image = str_format("%s.img", dir);
 	CLEANUP_FREE char *work = str_format("%s.work", dir);
-	CLEANUP_FREE char *scratch = str_format("%s/uki", work);
 	const struct inspect_want want = {.profile = "test",
 	                                  .params = &params,
 	                                  .blocked = &blocked,
@@ -233,7 +232,7 @@ static struct asked ask(const char *dir, bool sealed)
 	    disk_open(&a.in.disk, image, "raw", false, &a.err) < 0 ||
 	    disk_probe(a.in.disk, &a.err) < 0 ||
 	    guest_open(&a.in.guest, &a.in.root, a.in.disk, NULL, &a.err) != 0 ||
-	    bootchain_read(&a.in.chain, a.in.root, a.in.guest, scratch, &a.err) < 0 ||
+	    bootchain_read(&a.in.chain, a.in.root, a.in.guest, work, &a.err) < 0 ||
 	    packages_read(&a.in.packages, a.in.root, &a.err) < 0)
 		fixture_fail("open an image", a.err.message);
 	a.result = inspect_run(&a.in, &want, &a.err);
