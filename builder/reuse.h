@@ -19,6 +19,10 @@ int reuse_image(struct build *b, const char *to, struct error *err);
 void reuse_keep_image(struct build *b, const char *artifact, const char *sha256,
                       const json_t *manifest);
 
+/* Whether packages of the stages 'driver' and 'containerd' come, or may come, from a repository:
+ * what it holds today is in no key, so the whole image is neither taken nor kept. */
+bool build_uses_network_packages(const struct build *b);
+
 /* Once, before the first initramfs: what the stages have changed up to here. */
 int reuse_begin_initramfs(struct build *b, struct error *err);
 /* 1: written to 'path' of the working copy, 0: must be made, -1. From one thread at a time. */

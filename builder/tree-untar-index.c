@@ -75,7 +75,7 @@ static const struct left_out *find_node(const struct untar *u, size_t known, con
 	             : NULL;
 }
 
-static int place_orphans(struct untar *u, struct error *err)
+int untar_place_orphans(struct untar *u, struct error *err)
 {
 	size_t known = u->left_out_count;
 
@@ -113,7 +113,7 @@ static int make_mount_points(const struct untar *u, struct error *err)
 }
 
 /* A directory that a later member has replaced is none of these any more. */
-static void set_dir_times(const struct untar *u)
+void untar_set_dir_times(const struct untar *u)
 {
 	for (size_t i = 0; i < u->dir_count; i++) {
 		const struct timespec times[2] = {u->dirs[i].mtime, u->dirs[i].mtime};
@@ -205,9 +205,9 @@ int untar_finish(struct untar *u, struct error *err)
 {
 	CLEANUP_CLOSE int fd = -1;
 
-	if (place_orphans(u, err) < 0 || make_mount_points(u, err) < 0)
+	if (untar_place_orphans(u, err) < 0 || make_mount_points(u, err) < 0)
 		return -1;
-	set_dir_times(u);
+	untar_set_dir_times(u);
 	fd = openat(u->tree->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return error_errno(err, errno, "cannot open '%s'", u->tree->dir);

@@ -163,6 +163,8 @@ static int put_dir(struct untar *u, struct tree_place *p, struct archive_entry *
 		return tree_place_fail(p, err);
 	p->fd = fd;
 	untar_add_dir(u, p);
+	if (is_there && u->over_tree && untar_drop_xattrs(p, err) < 0)
+		return -1;
 	return set_attributes(u, p, e, err);
 }
 
@@ -398,27 +400,35 @@ static int put_members(struct untar *u, struct error *err)
 	return status == ARCHIVE_EOF ? drain(u, err) : tar_fail(u, err);
 }
 
-int tree_extract_tar(struct tree **ret, int fd, uint64_t max_bytes, const char *dir,
-                     struct log *log, struct error *err)
+int untar_members(struct untar *u, struct error *err)
 {
 	/* see tree_write_tar() */
 	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
 	locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
-	CLEANUP_TREE struct tree *tree = tree_new(dir, log);
-	struct untar u = {
-		.tree = tree, .archive = archive_read_new(), .fd = fd, .max_bytes = max_bytes};
-	int result = tree_make_root(tree, err);
+	int result;
 
-	if (result == 0)
-		result = put_members(&u, err);
-	if (result == 0)
-		result = untar_finish(&u, err);
-	archive_read_free(u.archive);
-	untar_free(&u);
+	u->archive = archive_read_new();
+	result = put_members(u, err);
+	archive_read_free(STEAL(u->archive));
 	if (utf8) {
 		uselocale(before);
 		freelocale(utf8);
 	}
+	return result;
+}
+
+int tree_extract_tar(struct tree **ret, int fd, uint64_t max_bytes, const char *dir,
+                     struct log *log, struct error *err)
+{
+	CLEANUP_TREE struct tree *tree = tree_new(dir, log);
+	struct untar u = {.tree = tree, .fd = fd, .max_bytes = max_bytes};
+	int result = tree_make_root(tree, err);
+
+	if (result == 0)
+		result = untar_members(&u, err);
+	if (result == 0)
+		result = untar_finish(&u, err);
+	untar_free(&u);
 	if (result < 0)
 		return error_prefix(err, "cannot unpack the image's root to '%s'", dir);
 	tree_tell_copied(tree, u.lost_xattrs);

@@ -91,6 +91,16 @@ void tree_spare_mounts(const struct strv *mounts, struct strv *changed, struct s
  */
 int tree_write_tar(const struct tree *tree, const struct strv *changed, int fd, struct error *err);
 
+/*
+ * Unpacks such a tar over the tree as it is now, read from the descriptor until it ends. What a
+ * member names is replaced by another file, so placeholders and other names of the old one stay
+ * what they are; directories that are there stay, and get the member's attributes and no others.
+ * All of it is a change for tree_changes(). Members that lead outside, a directory with files in it
+ * that is to be something else, and more bytes than max_bytes (holes too) are refused (EXIT_INPUT);
+ * the tree is half changed then.
+ */
+int tree_apply_tar(struct tree *tree, int fd, uint64_t max_bytes, struct error *err);
+
 /* One changed path, as the image shall have it. Valid during one put(). */
 struct tree_node {
 	const char *path; /* absolute, of the guest */
