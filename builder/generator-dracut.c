@@ -73,28 +73,37 @@ static void add_module(struct strv *to, const char *name)
 		strv_add(to, canonical);
 }
 
+/* Names that NVIDIA's modules have, and that Debian gives them: "nvidia_current_open_uvm". What is
+ * installed on the node later has one of these, too. */
+static void add_nvidia(struct strv *to)
+{
+	static const char *const families[] = {
+		"nvidia",           "nvidia_current",   "nvidia_current_open",  "nvidia_tesla",
+		"nvidia_tesla_470", "nvidia_tesla_535", "nvidia_tesla_535_open"};
+	static const char *const parts[] = {"", "_modeset", "_drm", "_uvm", "_peermem"};
+
+	for (size_t f = 0; f < sizeof(families) / sizeof(families[0]); f++)
+		for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
+			CLEANUP_FREE char *name = str_format("%s%s", families[f], parts[p]);
+
+			add_module(to, name);
+		}
+	add_module(to, "nvidia_fs");
+	add_module(to, "nvidia_vgpu_vfio");
+}
+
 /*
  * What is blocked, and what else drives a GPU of a node: none of it is of use before the root is
  * there, and 'drm', which a boot splash pulls in, takes all of it with its firmware, some 130 MiB.
  */
-static void add_omitted(struct strv *to, const struct strv *blocked)
+static void add_omitted(struct strv *to, const struct generator_conf *conf)
 {
-	static const char *const gpu[] = {"nvidia",
-	                                  "nvidia_modeset",
-	                                  "nvidia_drm",
-	                                  "nvidia_uvm",
-	                                  "nvidia_peermem",
-	                                  "nvidia_current",
-	                                  "amdgpu",
-	                                  "nvidia_current_drm",
-	                                  "nvidia_current_modeset",
-	                                  "nvidia_current_uvm",
-	                                  "nvidia_current_peermem"};
-
-	for (size_t i = 0; i < blocked->count; i++)
-		add_module(to, blocked->items[i]);
-	for (size_t i = 0; i < sizeof(gpu) / sizeof(gpu[0]); i++)
-		add_module(to, gpu[i]);
+	for (size_t i = 0; i < conf->blocked->count; i++)
+		add_module(to, conf->blocked->items[i]);
+	add_nvidia(to);
+	add_module(to, "amdgpu");
+	for (size_t i = 0; i < conf->gpu_modules->count; i++)
+		add_module(to, conf->gpu_modules->items[i]);
 }
 
 /* "VG/LV" of "/dev/VG/LV", if it holds nothing but what LVM allows in names; else NULL. */
@@ -128,19 +137,18 @@ static char *root_support(const struct guest *guest)
 	return str_copy(str_equal(root->type, "btrfs") ? "add_dracutmodules+=\" btrfs \"\n" : "");
 }
 
-static char *conf_text(const struct guest *guest, const struct strv *blocked,
-                       const struct strv *block_paths)
+static char *conf_text(const struct generator_conf *conf)
 {
 	CLEANUP_STRV struct strv omit = {0};
 	CLEANUP_STRV struct strv add = {0};
-	CLEANUP_FREE char *items = strv_join(block_paths, " ");
+	CLEANUP_FREE char *items = strv_join(conf->block_paths, " ");
 	CLEANUP_FREE char *omitted = NULL;
 	CLEANUP_FREE char *added = NULL;
-	CLEANUP_FREE char *support = root_support(guest);
+	CLEANUP_FREE char *support = root_support(conf->guest);
 	const char *drivers[GENERATOR_DRIVERS_MAX];
 
-	add_omitted(&omit, blocked);
-	generator_drivers(drivers, guest);
+	add_omitted(&omit, conf);
+	generator_drivers(drivers, conf->guest);
 	for (size_t i = 0; drivers[i]; i++)
 		add_module(&add, drivers[i]);
 	omitted = strv_join(&omit, " ");

@@ -44,6 +44,13 @@ static bool root_type_hook(const struct guest *guest, struct rootfs *root, const
 	return true;
 }
 
+/*
+ * Nothing in its configuration leaves a module out, and hooks add some: framebuffer-nvidia
+ * (Ubuntu's nvidia-kernel-common), plymouth's, which takes all of DRM, and a person's list in
+ * /etc/initramfs-tools/modules. A hook in /etc runs after those of packages, in /usr/share.
+ */
+#define DROP_NAME "zz-gpuimg-no-driver"
+
 static const char *const block_paths[] = {"/etc/modprobe.d/" GENERATOR_BLOCK_NAME, NULL};
 
 const struct generator generator_initramfs_tools = {
@@ -51,6 +58,8 @@ const struct generator generator_initramfs_tools = {
 	.package = "initramfs-tools-core",
 	.find_program = find_program,
 	.make_argv = make_argv,
+	.drop_data = "boot/initramfs-tools/" DROP_NAME,
+	.drop_path = "/etc/initramfs-tools/hooks/" DROP_NAME,
 	.temporary = root_type_hook,
 	.block_paths = block_paths,
 	.cure_drivers = "set MODULES=most in the image's /etc/initramfs-tools/initramfs.conf",

@@ -18,6 +18,13 @@
 /* The block's file, in each modprobe.d that it stands in. */
 #define GENERATOR_BLOCK_NAME "gpuimg-gpu-block.conf"
 
+/* What the text of a generator's configuration comes from. */
+struct generator_conf {
+	const struct guest *guest;
+	const struct strv *blocked, *block_paths;
+	const struct strv *gpu_modules; /* see generator_gpu_modules() */
+};
+
 struct generator {
 	const char *name;    /* of guest.generator: "initramfs-tools", "dracut" */
 	const char *package; /* that holds the program, for messages */
@@ -30,8 +37,11 @@ struct generator {
 	/* A file of its configuration that stays in the image, so that rebuilds on the node keep
 	 * the block and the drivers; NULL: none is needed, and conf_text is NULL too. */
 	const char *conf_path;
-	char *(*conf_text)(const struct guest *guest, const struct strv *blocked,
-	                   const struct strv *block_paths);
+	char *(*conf_text)(const struct generator_conf *conf);
+	/* A file of our data (data.h) that keeps NVIDIA's driver out of what it makes, now and on
+	 * the node, and its path in the image (mode 0755); for images that get that driver. NULL:
+	 * the file above does it, in any image. */
+	const char *drop_data, *drop_path;
 	/* Files that are there only while we run it (path and text); 0 or 1 as told. May be NULL.
 	 */
 	bool (*temporary)(const struct guest *guest, struct rootfs *root, const char **ret_path,
@@ -52,6 +62,11 @@ const struct generator *generator_find(const char *name);
  * constant, or stays NULL: there is none to remove. */
 int generator_put_temporary(const char **ret_path, const struct generator *g,
                             const struct guest *guest, struct rootfs *root, struct error *err);
+/* Names of NVIDIA's modules, with '_', as they are called in this root (Debian: "nvidia_current"),
+ * of all kernels; sorted. */
+int generator_gpu_modules(struct strv *ret, struct rootfs *root, struct error *err);
+/* Whether a module, with '-' or '_', is one of these by its name. */
+bool generator_is_gpu_module(const char *name);
 /* Kernel modules that an initramfs needs to find this image's root, wherever it runs. Constant
  * strings and the guest's own, borrowed; NULL at the end. */
 #define GENERATOR_DRIVERS_MAX 8

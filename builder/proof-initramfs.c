@@ -119,7 +119,7 @@ static const char *cure_gpu(const struct subject *s)
 
 static void check_gpu_modules(struct findings *f, const struct subject *s)
 {
-	static const char *const gpu[] = {"nouveau", "nova_core", "nvidia", "nvidia_drm", "amdgpu"};
+	static const char *const gpu[] = {"nouveau", "nova_core", "amdgpu"};
 
 	for (size_t n = 0; n < sizeof(gpu) / sizeof(gpu[0]); n++) {
 		if (!initramfs_find_module(&s->initramfs, gpu[n]))
@@ -135,6 +135,47 @@ static void check_gpu_modules(struct findings *f, const struct subject *s)
 				"'%s': carries the GPU module '%s', which fills /boot and loads early",
 				s->name, gpu[n]);
 	}
+}
+
+/* "nvidia_drm" of "usr/lib/modules/…/nvidia-drm.ko.xz". */
+static bool is_gpu_driver(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	CLEANUP_FREE char *name = str_copy(slash ? slash + 1 : path);
+	char *end = strstr(name, ".ko");
+
+	if (!end || (end[3] != '\0' && end[3] != '.') || strstr(path, "drivers/platform/"))
+		return false;
+	*end = '\0';
+	return modules_is_nvidia_driver(name);
+}
+
+/*
+ * NVIDIA's driver, under whatever names. It has 100 MiB and more, so that /boot fills up at the
+ * next kernel; it starts before its firmware can be found; and an initramfs keeps it when the
+ * driver is changed, which ends in two versions at once.
+ */
+static void check_gpu_driver(struct findings *f, const struct subject *s)
+{
+	CLEANUP_STRV struct strv names = {0};
+	CLEANUP_FREE char *all = NULL, *size = NULL;
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < s->initramfs.count; i++) {
+		const struct initramfs_member *m = &s->initramfs.members[i];
+
+		if (!S_ISREG(m->mode) || !is_gpu_driver(m->path) ||
+		    initramfs_find(&s->initramfs, m->path) != m)
+			continue;
+		strv_add(&names, strrchr(m->path, '/') ? strrchr(m->path, '/') + 1 : m->path);
+		bytes += m->size_bytes;
+	}
+	if (names.count == 0)
+		return;
+	all = strv_join(&names, ", ");
+	size = str_size(bytes);
+	finding_bad(f, "initramfs.gpu-driver", cure_gpu(s),
+	            "'%s': carries NVIDIA's driver, %s of modules: %s", s->name, size, all);
 }
 
 /* Whether fstab's sixth field for the root is not 0. */
@@ -291,6 +332,7 @@ static int check_all(struct findings *f, const struct subject *s, struct error *
 	check_blocks(f, s);
 	check_version(f, s);
 	check_gpu_modules(f, s);
+	check_gpu_driver(f, s);
 	check_texts(f, s);
 	if (!s->p->inspect && !s->p->name)
 		check_size(f, s);

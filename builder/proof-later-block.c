@@ -3,7 +3,8 @@
  * What an initramfs would hold that the node makes by itself for a kernel that is installed later.
  * initramfs-tools copies all of modprobe.d, so the root file system's answer is its answer. dracut
  * in its generic mode copies /usr/lib/modprobe.d and what install_items names, and leaves out what
- * omit_drivers names; nothing of the image is run here, its configuration is read.
+ * omit_drivers names; nothing of the image is run here, its configuration is read. NVIDIA's own
+ * driver is of no use in an initramfs, and too large for one.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,9 +13,13 @@
 #include <unistd.h>
 
 #include "default-grub.h"
+#include "generator.h"
 #include "modules.h"
 #include "proof.h"
 
+#define DRIVER_ID      "initramfs.later"
+#define TOOLS_MODULES  "/etc/initramfs-tools/modules"
+#define TOOLS_HOOK     "/usr/share/initramfs-tools/hooks/framebuffer-nvidia"
 #define CONF_MAX_BYTES (1024UL * 1024)
 #define FILES_MAX      1000
 
@@ -91,6 +96,15 @@ static int get_words(struct strv *ret, const struct conf *c, const char *name, s
 	return default_grub_get(ret, c->text, name, "dracut.conf.d", err);
 }
 
+/* As the kernel spells modules. */
+static void normalize(struct strv *names)
+{
+	for (size_t i = 0; i < names->count; i++)
+		for (char *at = names->items[i]; *at; at++)
+			if (*at == '-')
+				*at = '_';
+}
+
 static int read_conf(struct conf *c, struct rootfs *root, struct error *err)
 {
 	CLEANUP_STRV struct strv mode = {0};
@@ -103,10 +117,7 @@ static int read_conf(struct conf *c, struct rootfs *root, struct error *err)
 		return -1;
 	strv_add_all(&c->items, &optional);
 	c->hostonly = mode.count == 1 && strcmp(mode.items[0], "yes") == 0;
-	for (size_t i = 0; i < c->omitted.count; i++)
-		for (char *at = c->omitted.items[i]; *at; at++)
-			if (*at == '-')
-				*at = '_';
+	normalize(&c->omitted);
 	return 0;
 }
 
@@ -199,6 +210,135 @@ static void judge_items(struct findings *f, const struct conf *c, struct rootfs 
 			             c->items.items[i]);
 }
 
+/* Modules that the configuration asks for by name; what cannot be told asks for none. */
+static void get_added(struct strv *ret, const struct conf *c)
+{
+	static const char *const names[] = {"add_drivers", "force_drivers"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		CLEANUP_ERROR struct error ignored = ERROR_INIT;
+		CLEANUP_STRV struct strv words = {0};
+
+		if (get_words(&words, c, names[i], &ignored) == 0)
+			strv_add_all(ret, &words);
+	}
+	normalize(ret);
+}
+
+/* 'ret' gets what is in both. */
+static void intersect(struct strv *ret, const struct strv *a, const struct strv *b)
+{
+	for (size_t i = 0; i < a->count; i++)
+		if (strv_has(b, a->items[i]))
+			strv_add(ret, a->items[i]);
+}
+
+/* omit_drivers wins over all that asks for a module. */
+static void judge_dracut_driver(struct findings *f, const struct conf *c, const struct strv *driver)
+{
+	CLEANUP_STRV struct strv packable = {0};
+	CLEANUP_STRV struct strv added = {0};
+	CLEANUP_STRV struct strv packed = {0};
+	CLEANUP_FREE char *names = NULL;
+
+	for (size_t i = 0; i < driver->count; i++)
+		if (!is_omitted(c, driver->items[i]))
+			strv_add(&packable, driver->items[i]);
+	get_added(&added, c);
+	intersect(&packed, &packable, &added);
+	names = strv_join(packed.count ? &packed : &packable, ", ");
+	if (packed.count)
+		finding_bad(f, DRIVER_ID,
+		            "name NVIDIA's modules in omit_drivers in /etc/dracut.conf.d",
+		            "dracut.conf.d has dracut on the node pack NVIDIA's driver into each "
+		            "initramfs, which fills /boot: %s",
+		            names);
+	else if (packable.count)
+		finding_note(
+			f, DRIVER_ID,
+			"no omit_drivers of dracut.conf.d keeps dracut on the node from packing "
+			"NVIDIA's driver: %s",
+			names);
+	else
+		finding_ok(f, DRIVER_ID,
+		           "an initramfs that dracut makes on the node leaves NVIDIA's driver out");
+}
+
+/* The first word of each line. */
+static int read_tools_modules(struct strv *ret, struct rootfs *root, struct error *err)
+{
+	CLEANUP_FREE void *text = NULL;
+	CLEANUP_STRV struct strv lines = {0};
+
+	if (!is_file(root, TOOLS_MODULES))
+		return 0;
+	if (rootfs_read(root, TOOLS_MODULES, CONF_MAX_BYTES, &text, NULL, err) < 0)
+		return -1;
+	lines = strv_split(text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		char *line = str_trim(lines.items[i]);
+
+		line[strcspn(line, " \t")] = '\0';
+		if (*line && *line != '#')
+			strv_add(ret, line);
+	}
+	normalize(ret);
+	return 0;
+}
+
+static bool has_drop_hook(struct rootfs *root)
+{
+	const struct generator *g = generator_find("initramfs-tools");
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	struct rootfs_stat st;
+
+	return rootfs_stat(root, g->drop_path, &st, &ignored) == 1 && S_ISREG(st.mode) &&
+	       (st.mode & 0100);
+}
+
+static int judge_tools_driver(struct findings *f, struct rootfs *root, const struct strv *driver,
+                              struct error *err)
+{
+	CLEANUP_STRV struct strv asked = {0};
+	CLEANUP_STRV struct strv packed = {0};
+	CLEANUP_FREE char *names = NULL;
+
+	if (read_tools_modules(&asked, root, err) < 0)
+		return -1;
+	intersect(&packed, driver, &asked);
+	names = strv_join(&packed, ", ");
+	if (has_drop_hook(root))
+		finding_ok(f, DRIVER_ID,
+		           "an initramfs that initramfs-tools makes on the node leaves NVIDIA's "
+		           "driver out");
+	else if (packed.count)
+		finding_bad(f, DRIVER_ID, "take them out of " TOOLS_MODULES,
+		            "'" TOOLS_MODULES
+		            "' has initramfs-tools on the node pack NVIDIA's driver "
+		            "into each initramfs, which fills /boot: %s",
+		            names);
+	else if (is_file(root, TOOLS_HOOK))
+		finding_note(f, DRIVER_ID,
+		             "'" TOOLS_HOOK "' may have initramfs-tools on the node pack NVIDIA's "
+		             "driver into each initramfs");
+	return 0;
+}
+
+static int judge_later_driver(struct findings *f, const struct conf *c, struct rootfs *root,
+                              struct error *err)
+{
+	CLEANUP_STRV struct strv driver = {0};
+
+	if (generator_gpu_modules(&driver, root, err) < 0)
+		return -1;
+	if (driver.count == 0)
+		return 0;
+	if (!c)
+		return judge_tools_driver(f, root, &driver, err);
+	judge_dracut_driver(f, c, &driver);
+	return 0;
+}
+
 int proof_later_block(struct findings *f, struct rootfs *root, const struct guest *guest,
                       const struct strv *blocked, const char *scratch, struct error *err)
 {
@@ -206,6 +346,8 @@ int proof_later_block(struct findings *f, struct rootfs *root, const struct gues
 	CLEANUP(conf_free)
 	struct conf c = {0};
 
+	if (str_equal(guest->generator, "initramfs-tools"))
+		return judge_later_driver(f, NULL, root, err);
 	if (!str_equal(guest->generator, "dracut"))
 		return 0;
 	if (read_conf(&c, root, &unread) < 0) {
@@ -214,6 +356,8 @@ int proof_later_block(struct findings *f, struct rootfs *root, const struct gues
 		return 0;
 	}
 	judge_items(f, &c, root);
+	if (judge_later_driver(f, &c, root, err) < 0)
+		return -1;
 	for (size_t i = 0; i < guest->kernel_count; i++) {
 		CLEANUP_ERROR struct error no_modules = ERROR_INIT;
 		CLEANUP_MODULES struct modules m = {0};

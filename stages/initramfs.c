@@ -4,9 +4,11 @@
  * block must be inside every kernel's initramfs: now, and each time that the node makes one.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "builder/data.h"
 #include "builder/generator.h"
 #include "builder/proof.h"
 #include "stages/initramfs-make.h"
@@ -83,10 +85,42 @@ static int initramfs_check(struct build *b, struct error *err)
 
 	if (find_generator(&g, &program, b, b->base_root, err) < 0)
 		return -1;
-	/* after the check of 'modprobe', which finds the modules that are to be blocked */
-	if (g->conf_path)
-		b->generator_conf = g->conf_text(b->guest, &b->blocked, &b->block_paths);
 	return check_space(b->base_root, space_needed(b->guest), err);
+}
+
+/* With the modules that are there now, a baked driver's among them. */
+static int write_conf(struct build *b, const struct generator *g, struct error *err)
+{
+	CLEANUP_STRV struct strv gpu_modules = {0};
+	const struct generator_conf conf = {.guest = b->guest,
+	                                    .blocked = &b->blocked,
+	                                    .block_paths = &b->block_paths,
+	                                    .gpu_modules = &gpu_modules};
+
+	if (!g->conf_path)
+		return 0;
+	if (generator_gpu_modules(&gpu_modules, b->root, err) < 0)
+		return -1;
+	free(b->generator_conf);
+	b->generator_conf = g->conf_text(&conf);
+	return rootfs_write(b->root, g->conf_path, b->generator_conf, strlen(b->generator_conf),
+	                    0644, err);
+}
+
+static bool needs_drop(const struct build *b, const struct generator *g)
+{
+	return g->drop_path && b->options->driver_branch && strv_has(&b->options->stages, "driver");
+}
+
+static int write_drop(struct build *b, const struct generator *g, struct error *err)
+{
+	CLEANUP_FREE char *text = NULL;
+
+	if (!needs_drop(b, g))
+		return 0;
+	if (data_read(b->data_dir, g->drop_data, &text, err) < 0)
+		return -1;
+	return rootfs_write(b->root, g->drop_path, text, strlen(text), 0755, err);
 }
 
 static int initramfs_apply(struct build *b, struct error *err)
@@ -98,20 +132,42 @@ static int initramfs_apply(struct build *b, struct error *err)
 	if (guest_read_kernels(b->guest, b->root, err) < 0 ||
 	    find_generator(&g, &program, b, b->root, err) < 0)
 		return -1;
-	if (b->generator_conf && rootfs_write(b->root, g->conf_path, b->generator_conf,
-	                                      strlen(b->generator_conf), 0644, err) < 0)
+	if (write_conf(b, g, err) < 0 || write_drop(b, g, err) < 0)
 		return -1;
 	return initramfs_make_all(b, g, program, err);
+}
+
+static int verify_drop(struct build *b, const struct generator *g, struct error *err)
+{
+	CLEANUP_FREE char *text = NULL;
+	struct rootfs_stat st;
+	int there;
+
+	if (!needs_drop(b, g))
+		return 0;
+	if (data_read(b->data_dir, g->drop_data, &text, err) < 0 ||
+	    proof_file(&b->findings, b->result_root, "initramfs.drop", g->drop_path, text, err) < 0)
+		return -1;
+	there = rootfs_lstat(b->result_root, g->drop_path, &st, err);
+	if (there < 0)
+		return -1;
+	if (there == 1 && !(st.mode & 0100))
+		finding_bad(&b->findings, "initramfs.drop", "make it executable (0755)",
+		            "'%s' is not executable: the node's mkinitramfs leaves it out",
+		            g->drop_path);
+	return 0;
 }
 
 static int verify_conf(struct build *b, struct error *err)
 {
 	const struct generator *g = generator_find(b->guest->generator);
 
-	if (!g || !b->generator_conf)
+	if (!g)
 		return 0;
-	return proof_file(&b->findings, b->result_root, "initramfs.conf", g->conf_path,
-	                  b->generator_conf, err);
+	if (b->generator_conf && proof_file(&b->findings, b->result_root, "initramfs.conf",
+	                                    g->conf_path, b->generator_conf, err) < 0)
+		return -1;
+	return verify_drop(b, g, err);
 }
 
 static int initramfs_verify(struct build *b, struct error *err)

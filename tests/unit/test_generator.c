@@ -5,6 +5,7 @@
  */
 #include <sys/mman.h>
 
+#include "builder/data.h"
 #include "builder/generator.h"
 #include "builder/proc.h"
 #include "builder/proof.h"
@@ -156,18 +157,20 @@ static struct guest *fake_guest(struct fake_guest *f, const char *type, const ch
 	return &f->guest;
 }
 
-static char *dracut_conf(const char *type, const char *lv, const struct strv *blocked)
+static char *dracut_conf(const char *type, const char *lv, const struct strv *blocked,
+                         const struct strv *gpu_modules)
 {
 	const struct generator *d = generator_find("dracut");
 	CLEANUP_STRV struct strv paths = {0};
 	struct fake_guest f;
-	char *text;
+	const struct generator_conf conf = {.guest = fake_guest(&f, type, lv, "dracut"),
+	                                    .blocked = blocked,
+	                                    .block_paths = &paths,
+	                                    .gpu_modules = gpu_modules};
 
-	fake_guest(&f, type, lv, "dracut");
 	for (size_t i = 0; d->block_paths[i]; i++)
 		strv_add(&paths, d->block_paths[i]);
-	text = d->conf_text(&f.guest, blocked, &paths);
-	return text;
+	return d->conf_text(&conf);
 }
 
 /* What a variable is after the file was read in the way that dracut does it. */
@@ -194,9 +197,40 @@ static void check_sourced(const char *conf, const char *variable, const char *wa
 	check_str(got, want, "%s", holds);
 }
 
+/* A word of its own in the list. */
+static bool has_word(const char *list, const char *word)
+{
+	CLEANUP_STRV struct strv words = strv_split(list, " ");
+
+	return strv_has(&words, word);
+}
+
+static void check_omitted(const char *omitted)
+{
+	static const char *const names[] = {"nvidia",
+	                                    "nvidia_drm",
+	                                    "nvidia_peermem",
+	                                    "nvidia_current",
+	                                    "nvidia_current_modeset",
+	                                    "nvidia_current_open",
+	                                    "nvidia_current_open_uvm",
+	                                    "nvidia_tesla_535",
+	                                    "nvidia_tesla_535_open_drm",
+	                                    "nvidia_fs",
+	                                    "nvidia_vgpu_vfio",
+	                                    "nvidia_of_tomorrow",
+	                                    "amdgpu"};
+
+	check(str_starts(omitted, "nouveau nova_core nvidia "),
+	      "what is blocked is left out, in the kernel's spelling");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		check(has_word(omitted, names[i]), "dracut leaves '%s' out", names[i]);
+}
+
 static void test_conf(void)
 {
 	CLEANUP_STRV struct strv blocked = {0};
+	CLEANUP_STRV struct strv gpu_modules = {0};
 	CLEANUP_FREE char *ext = NULL;
 	CLEANUP_FREE char *lvm = NULL;
 	CLEANUP_FREE char *btrfs = NULL;
@@ -206,10 +240,11 @@ static void test_conf(void)
 	strv_add(&blocked, "nouveau");
 	strv_add(&blocked, "nova-core");
 	strv_add(&blocked, "$(touch /tmp/gpuimg-evil)");
-	ext = dracut_conf("ext3", NULL, &blocked);
-	lvm = dracut_conf("xfs", "/dev/vg/root", &blocked);
-	odd = dracut_conf("ext4", "/dev/vg/$(id)", &blocked);
-	btrfs = dracut_conf("btrfs", NULL, &blocked);
+	strv_add(&gpu_modules, "nvidia_of_tomorrow");
+	ext = dracut_conf("ext3", NULL, &blocked, &gpu_modules);
+	lvm = dracut_conf("xfs", "/dev/vg/root", &blocked, &gpu_modules);
+	odd = dracut_conf("ext4", "/dev/vg/$(id)", &blocked, &gpu_modules);
+	btrfs = dracut_conf("btrfs", NULL, &blocked, &gpu_modules);
 	check_sourced(ext, "hostonly", "no", "rebuilds on the node are not host-only");
 	check_sourced(ext, "add_drivers", "mine virtio_blk virtio_scsi virtio_pci nvme ext4",
 	              "drivers are added to what other files add; ext4 mounts ext3");
@@ -227,9 +262,7 @@ static void test_conf(void)
 	check_sourced(ext, "kernel_cmdline", "", "nothing is added for a plain root");
 	check_sourced(btrfs, "add_dracutmodules", "btrfs", "btrfs needs its own module");
 	omitted = sourced(ext, "omit_drivers");
-	check(str_starts(omitted, "nouveau nova_core nvidia "),
-	      "what is blocked is left out, in the kernel's spelling");
-	check(strstr(omitted, " amdgpu"), "and so are other drivers of GPUs");
+	check_omitted(omitted);
 	check(!strstr(ext, "touch"), "a name that a shell would run is not written");
 }
 
@@ -279,6 +312,176 @@ static void test_temporary(void)
 	      "initramfs-tools is told the root's type while it runs");
 	check(!g->temporary(&f.guest, &bare.base, &path, &text),
 	      "but not where it has no place for it");
+}
+
+static void test_gpu_modules(void)
+{
+	static const struct fake_file files[] = {
+		{"/lib/modules/6.1.0/modules.dep",
+	         "kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\n"
+	         "updates/dkms/nvidia-current-open-drm.ko.xz: updates/dkms/nvidia-current-open.ko.xz\n"
+	         "updates/dkms/nvidia-current-open.ko.xz:\n"
+	         "kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko:\n"},
+		{"/lib/modules/6.12.0/modules.dep", "extra/nvidia.ko.zst:\nextra/nvidia-fs.ko:\n"
+	                                            "extra/nvidia.kotlin:\nextra/nvidia_uvm.ko\n"},
+		{"/lib/modules/6.13.0/kernel/x", ""},
+		{NULL, NULL},
+	};
+	static const struct fake_file none[] = {{"/etc/fstab", ""}, {NULL, NULL}};
+	struct fake_rootfs root = fake_rootfs(files), bare = fake_rootfs(none);
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_STRV struct strv found = {0};
+	CLEANUP_STRV struct strv nothing = {0};
+	CLEANUP_FREE char *names = NULL;
+
+	check(generator_gpu_modules(&found, &root.base, &err) == 0,
+	      "the modules of all kernels are looked through");
+	names = strv_join(&found, " ");
+	check_str(names, "nvidia nvidia_current_open nvidia_current_open_drm nvidia_fs nvidia_uvm",
+	          "NVIDIA's are found under the image's names, and no others");
+	check(generator_gpu_modules(&nothing, &bare.base, &err) == 0 && nothing.count == 0,
+	      "an image without modules has none");
+}
+
+static void put_text(const char *path, const char *text, mode_t mode)
+{
+	CLEANUP_FREE char *dir = str_copy(path);
+	const char *const argv[] = {"mkdir", "-p", dir, NULL};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	FILE *f;
+
+	*strrchr(dir, '/') = '\0';
+	if (proc_run(argv, &(struct proc_options){.timeout_ms = 10000}, NULL, 0, &err) < 0 ||
+	    !(f = fopen(path, "we"))) {
+		printf("Bail out! cannot make %s\n", path);
+		exit(1);
+	}
+	fputs(text, f);
+	fclose(f);
+	chmod(path, mode);
+}
+
+static void put_below(const char *dir, const char *path, const char *text)
+{
+	CLEANUP_FREE char *full = str_format("%s/%s", dir, path);
+
+	put_text(full, text, 0644);
+}
+
+static bool has_file(const char *dir, const char *path)
+{
+	CLEANUP_FREE char *full = str_format("%s/%s", dir, path);
+
+	return access(full, F_OK) == 0;
+}
+
+static char *run_hook(const char *hook, const char *argument, const char *const *env)
+{
+	const char *const argv[] = {hook, argument, NULL};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	char *out = NULL;
+
+	if (proc_run(argv, &(struct proc_options){.timeout_ms = 10000, .env = env}, &out, 65536,
+	             &err) < 0)
+		return str_format("failed: %s", err.message);
+	return out;
+}
+
+/* The hook as it stands in an image, but for the path of what it takes from initramfs-tools. */
+static char *copy_hook(const char *dir)
+{
+	const struct generator *g = generator_find("initramfs-tools");
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	const char *source = getenv("GPUIMG_SOURCE");
+	CLEANUP_FREE char *text = NULL;
+	CLEANUP_FREE char *sourced_path = NULL;
+	CLEANUP_FREE char *changed = NULL;
+	static const char theirs[] = "/usr/share/initramfs-tools/hook-functions";
+	char *path = str_format("%s/hooks/zz-gpuimg-no-driver", dir), *at = NULL;
+
+	if (data_read(source ? source : ".", g->drop_data, &text, &err) == 0)
+		at = strstr(text, theirs);
+	if (!check(at != NULL, "the hook is one of our data files") || !at)
+		return path;
+	sourced_path = str_format("%s/hook-functions", dir);
+	*at = '\0';
+	changed = str_format("%s%s%s", text, sourced_path, at + strlen(theirs));
+	put_text(path, changed, 0755);
+	return path;
+}
+
+static void test_hook_order(const char *dir, const char *hook)
+{
+	CLEANUP_FREE char *out = NULL;
+	CLEANUP_FREE char *bad = str_format("%s/hooks/bad-syntax", dir);
+	CLEANUP_FREE char *late = str_format("%s/hooks/zzz-late", dir);
+
+	put_below(dir, "hooks/switched-off", "#!/bin/sh\n");
+	put_below(dir, "hooks/directory/x", "");
+	put_text(bad, "#!/bin/sh\nif\n", 0755);
+	put_text(late, "#!/bin/sh\n", 0755);
+	out = run_hook(hook, "prereqs", NULL);
+	check_str(out, "zzz-late\n", "it runs after all hooks that run, and names no others");
+}
+
+static void test_hook(const char *dir)
+{
+	static const char *const kept[] = {
+		"lib/modules/6/kernel/drivers/nvidiafb.ko",
+		"lib/modules/6/kernel/drivers/platform/nvidia-wmi-ec-backlight.ko.xz",
+		"lib/modules/6/kernel/drm.ko",
+		"lib/firmware/nvidia/ad102/gsp/gsp-535.113.01.bin",
+		"lib/firmware/nvidia/tu102/x",
+	};
+	static const char *const gone[] = {
+		"lib/modules/6/updates/dkms/nvidia.ko",
+		"lib/modules/6/updates/dkms/nvidia-current-open-uvm.ko.xz",
+		"lib/modules/6/kernel/nvidia-535srv/nvidia-drm.ko",
+		"lib/modules/6/queued/nvidia-modeset.ko.zst", /* by apply_add_modules() */
+		"lib/firmware/nvidia/535.216.01/gsp_ga10x.bin",
+		"lib/firmware/updates/nvidia/550.1/gsp_tu10x.bin",
+	};
+	CLEANUP_FREE char *hook = copy_hook(dir);
+	CLEANUP_FREE char *dest = str_format("%s/dest", dir);
+	CLEANUP_FREE char *dest_env = str_format("DESTDIR=%s", dest);
+	CLEANUP_FREE char *list_env = str_format("__MODULES_TO_ADD=%s/queue", dir);
+	CLEANUP_FREE char *out = NULL;
+	CLEANUP_FREE char *queue = NULL;
+	CLEANUP_FREE char *conf = NULL;
+	const char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", dest_env, list_env, NULL};
+
+	test_hook_order(dir, hook);
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		put_below(dest, kept[i], "");
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
+		put_below(dest, gone[i], "");
+	put_below(dir, "queue", "nvidia\nnvidiafb\nnvidia-drm\nneeds_it\n");
+	put_below(
+		dir, "hook-functions",
+		"apply_add_modules() {\n"
+		"  cp \"$__MODULES_TO_ADD\" \"$__MODULES_TO_ADD-seen\"; : >\"$__MODULES_TO_ADD\"\n"
+		"  touch \"$DESTDIR/lib/modules/6/queued/nvidia-peermem.ko\"\n}\n");
+	put_below(dest, "conf/modules", "ext4\nnvidia\nnvidia-drm modeset=1\nnvidiafb\n");
+	out = run_hook(hook, NULL, env);
+	check_str(out, "", "the hook runs");
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		check(has_file(dest, kept[i]), "it keeps '%s'", kept[i]);
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
+		check(!has_file(dest, gone[i]), "it removes '%s'", gone[i]);
+	check(!has_file(dest, "lib/modules/6/queued/nvidia-peermem.ko"),
+	      "and what another module's needs have brought");
+	{
+		CLEANUP_FREE char *seen = str_format("%s/queue-seen", dir);
+		CLEANUP_FREE char *list = str_format("%s/conf/modules", dest);
+		const char *const cat_queue[] = {"cat", seen, NULL};
+		const char *const cat_conf[] = {"cat", list, NULL};
+		CLEANUP_ERROR struct error err = ERROR_INIT;
+
+		proc_run(cat_queue, NULL, &queue, 4096, &err);
+		proc_run(cat_conf, NULL, &conf, 4096, &err);
+	}
+	check_str(queue, "nvidiafb\nneeds_it\n", "what waits to be copied has none of them");
+	check_str(conf, "ext4\nnvidiafb\n", "nor has what is to be loaded by name");
 }
 
 /* ---- the proof ---- */
@@ -432,6 +635,15 @@ static const struct proof_case proof_cases[] = {
          .want = "initramfs.gpu-module",
          .want_text = "'nouveau'",
          .want_cure = "omit_drivers"},
+	{.what = "NVIDIA's driver is in it, under a name of Debian's",
+         .generator = "initramfs-tools",
+         .with = MODULES "updates/dkms/nvidia-current-uvm.ko.xz",
+         .want = "initramfs.gpu-driver",
+         .want_text = "nvidia-current-uvm.ko.xz",
+         .want_cure = "hooks"},
+	{.what = "a module of the kernel whose name begins like the driver's",
+         .generator = "initramfs-tools",
+         .with = MODULES "drivers/platform/x86/nvidia-wmi-ec-backlight.ko.xz"},
 	{.what = "another kernel's modules are in it",
          .generator = "dracut",
          .with = "usr/lib/modules/5.10.0/kernel/x.ko",
@@ -507,7 +719,107 @@ static void run_proof(const struct proof_case *c, const char *scratch)
 	findings_free(&findings);
 }
 
-static void test_proof(void)
+/* ---- what the node makes later ---- */
+
+#define DRIVER_DEP                                                                                 \
+	{                                                                                          \
+		"/lib/modules/" KVER "/modules.dep",                                               \
+			"updates/dkms/nvidia-current.ko:\nupdates/dkms/nvidia-current-drm.ko:\n"   \
+	}
+#define DRACUT_CONF(text)                                                                          \
+	{                                                                                          \
+		"/etc/dracut.conf.d/x.conf", text                                                  \
+	}
+
+static const struct later_case {
+	const char *what, *generator;
+	enum finding_verdict verdict;
+	const char *want; /* a piece of the text; NULL: no such point */
+	struct fake_file files[FILES_MAX];
+} later_cases[] = {
+	{"dracut without omit_drivers",
+         "dracut",
+         FINDING_NOTE,
+         "nvidia_current, nvidia_current_drm",
+         {DRIVER_DEP}},
+	{"dracut that omits one of two modules",
+         "dracut",
+         FINDING_NOTE,
+         "driver: nvidia_current_drm",
+         {DRIVER_DEP, DRACUT_CONF("omit_drivers+=\" nvidia-current \"\n")}},
+	{"dracut that is told to pack the driver",
+         "dracut",
+         FINDING_BAD,
+         "/boot: nvidia_current",
+         {DRIVER_DEP, DRACUT_CONF("force_drivers+=\" nvidia-current ext4 \"\n")}},
+	{"dracut that is told both: leaving out wins",
+         "dracut",
+         FINDING_OK,
+         "leaves NVIDIA's driver out",
+         {DRIVER_DEP, DRACUT_CONF("add_drivers+=\" nvidia-current \"\n"
+                                  "omit_drivers+=\" nvidia_current nvidia_current_drm \"\n")}},
+	{"dracut that is told something by a program",
+         "dracut",
+         FINDING_NOTE,
+         "no omit_drivers",
+         {DRIVER_DEP, DRACUT_CONF("add_drivers+=\" $(drivers) \"\n")}},
+	{"dracut without a driver", "dracut", FINDING_OK, NULL, {DRACUT_CONF("hostonly=no\n")}},
+	{"initramfs-tools with nothing that asks for it",
+         "initramfs-tools",
+         FINDING_OK,
+         NULL,
+         {DRIVER_DEP}},
+	{"initramfs-tools with a list that names it",
+         "initramfs-tools",
+         FINDING_BAD,
+         "/boot: nvidia_current",
+         {DRIVER_DEP, {"/etc/initramfs-tools/modules", "# nvidia\next4\n nvidia-current x=1\n"}}},
+	{"our hook does nothing while it is not executable",
+         "initramfs-tools",
+         FINDING_BAD,
+         "/boot: nvidia_current",
+         {DRIVER_DEP,
+          {"/etc/initramfs-tools/modules", "nvidia_current\n"},
+          {"/etc/initramfs-tools/hooks/zz-gpuimg-no-driver", ""}}},
+	{"a list that names it, without a driver",
+         "initramfs-tools",
+         FINDING_OK,
+         NULL,
+         {{"/etc/initramfs-tools/modules", "nvidia-current\n"}}},
+	{"initramfs-tools with Ubuntu's hook",
+         "initramfs-tools",
+         FINDING_NOTE,
+         "framebuffer-nvidia",
+         {DRIVER_DEP, {"/usr/share/initramfs-tools/hooks/framebuffer-nvidia", ""}}},
+	{"a generator that we do not know", "booster", FINDING_OK, NULL, {DRIVER_DEP}},
+};
+
+static void test_later(const char *scratch)
+{
+	for (size_t i = 0; i < sizeof(later_cases) / sizeof(later_cases[0]); i++) {
+		const struct later_case *c = &later_cases[i];
+		struct fake_rootfs root = fake_rootfs(c->files);
+		CLEANUP_ERROR struct error err = ERROR_INIT;
+		struct findings f = {0};
+		const struct finding *seen = NULL;
+		const struct strv none = {0};
+		struct fake_guest fake;
+		struct guest *guest = fake_guest(&fake, "ext4", NULL, c->generator);
+
+		guest->kernel_count = 0;
+		check(proof_later_block(&f, &root.base, guest, &none, scratch, &err) == 0,
+		      "%s: is judged", c->what);
+		for (size_t n = 0; n < f.count; n++)
+			if (str_equal(f.items[n].id, "initramfs.later"))
+				seen = &f.items[n];
+		check(c->want ? seen && seen->verdict == c->verdict && strstr(seen->what, c->want)
+		              : !seen,
+		      "%s: is told", c->what);
+		findings_free(&f);
+	}
+}
+
+static void test_in_scratch(void)
 {
 	char dir[] = "/tmp/gpuimg-generator-XXXXXX";
 	const char *const argv[] = {"rm", "-rf", dir, NULL};
@@ -517,6 +829,8 @@ static void test_proof(void)
 		check(false, "a temporary directory can be made");
 		return;
 	}
+	test_hook(dir);
+	test_later(dir);
 	for (size_t i = 0; i < sizeof(proof_cases) / sizeof(proof_cases[0]); i++) {
 		CLEANUP_FREE char *scratch = str_format("%s/%zu", dir, i);
 
@@ -532,6 +846,7 @@ int main(void)
 	test_conf();
 	test_argv();
 	test_temporary();
-	test_proof();
+	test_gpu_modules();
+	test_in_scratch();
 	return tap_done();
 }
