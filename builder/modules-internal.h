@@ -45,4 +45,7 @@ FILE *modules_open_text(const struct modules *m, const char *name);
 /* Whether modules.dep or modules.builtin has a line for the module (its normal name). */
 bool modules_list_has(const struct modules *m, const char *file, const char *name);
 
+/* Whether the command of an install line loads nothing at all. */
+bool modules_command_is_inert(const char *command);
+
 #endif

@@ -102,7 +102,7 @@ static bool guest_blacklists(const struct oracle *o, const char *name)
  * arguments or a comment. Any other command may load the module (modprobe -i), and counts so.
  * With CRLF the shell does not even find the program.
  */
-static bool command_is_inert(const char *command)
+bool modules_command_is_inert(const char *command)
 {
 	static const char *const words[] = {"false", "true", ":", "exit"};
 	CLEANUP_FREE char *copy = str_copy(command);
@@ -197,8 +197,14 @@ bool modules_have(const struct modules *m, const char *name, bool *ret_builtin)
 
 bool modules_is_nvidia_driver(const char *name)
 {
+	/* Of the kernel itself, and GPUDirect Storage, which is not made with the driver. */
+	static const char *const others[] = {"nvidia_wmi_ec_backlight", "nvidia_cspmu",
+	                                     "nvidia_fs"};
 	CLEANUP_FREE char *normal = modules_normal_name(name);
 
+	for (size_t i = 0; i < COUNT(others); i++)
+		if (strcmp(normal, others[i]) == 0)
+			return false;
 	return strcmp(normal, "nvidia") == 0 || str_starts(normal, "nvidia_");
 }
 
@@ -217,7 +223,7 @@ static bool would_load(const struct question *q, const char *name, const char *i
 
 	if (q->use_blacklist && guest_blacklists(q->oracle, name))
 		return false;
-	if (install && command_is_inert(install))
+	if (install && modules_command_is_inert(install))
 		return false;
 	/* 'alias … off' gives a module of that name; a built-in one is there already. */
 	return modules_have(q->m, name, &builtin) && !builtin;

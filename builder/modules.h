@@ -45,7 +45,8 @@ void modules_free(struct modules *m); /* the scratch directory's content stays *
  */
 int modules_claimants(const struct modules *m, struct strv *ret, struct strv *ret_builtin,
                       struct error *err);
-bool modules_is_nvidia_driver(const char *name); /* but not nvidiafb, which is a framebuffer */
+/* But not nvidiafb, which is a framebuffer, nor modules of the kernel whose names begin so. */
+bool modules_is_nvidia_driver(const char *name);
 
 /* Modules that udev would really load for any of modules_gpu_aliases (blacklist and install
  * lines applied, as 'modprobe -b -n -v ALIAS' does), without NVIDIA's own driver. */
@@ -53,6 +54,13 @@ int modules_loadable_by_alias(const struct modules *m, struct strv *ret, struct 
 /* Whether 'modprobe NAME' would load it: exists and no install line ("/bin/false", "/bin/true",
  * ":") stands before. 1 yes, 0 no (or no such module), -1 error. */
 int modules_loadable_by_name(const struct modules *m, const char *name, struct error *err);
+/*
+ * Modules that 'modprobe NAME' would load for that name, with '_': itself, or what its install line
+ * loads by modprobe, however often that goes on (Debian's "install nvidia modprobe -i
+ * nvidia-current $CMDLINE_OPTS"). Dependencies are not told. Nothing for one that is built in.
+ */
+int modules_loaded_for(const struct modules *m, const char *name, struct strv *ret,
+                       struct error *err);
 /* Whether the kernel has it as a module file or built in (modules.builtin). */
 bool modules_have(const struct modules *m, const char *name, bool *ret_builtin);
 

@@ -6,7 +6,6 @@
  */
 #include <archive.h>
 #include <archive_entry.h>
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +19,7 @@
 #include "builder/modules.h"
 #include "builder/proc.h"
 #include "builder/rootfs.h"
+#include "dir-rootfs.h"
 #include "tap.h"
 
 #define KVER  "6.1.0-test"
@@ -229,104 +229,6 @@ static void read_as_initramfs(struct initramfs *ret, const char *root)
 		printf("# %s\n", err.message);
 		abort();
 	}
-}
-
-/* A directory as a guest's root, read-only: what modules_from_rootfs() needs of a backend. The
- * real one for directories wants the owners of a sandbox's tree. */
-struct dir_rootfs {
-	struct rootfs base;
-	char *dir;
-};
-
-static char *host_path(const struct rootfs *r, const char *path)
-{
-	return str_format("%s%s", ((const struct dir_rootfs *)r)->dir, path);
-}
-
-static int dir_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret, struct error *err)
-{
-	CLEANUP_FREE char *full = host_path(r, path);
-	struct stat st;
-
-	if (lstat(full, &st) < 0)
-		return errno == ENOENT || errno == ENOTDIR
-		               ? 0
-		               : error_errno(err, errno, "cannot look at '%s'", full);
-	*ret = (struct rootfs_stat){.mode = st.st_mode,
-	                            .size_bytes = (uint64_t)st.st_size,
-	                            .inode = st.st_ino,
-	                            .device = st.st_dev};
-	return 1;
-}
-
-static int dir_readlink(struct rootfs *r, const char *path, char **ret, struct error *err)
-{
-	CLEANUP_FREE char *full = host_path(r, path), *target = mem_alloc(4097);
-
-	if (readlink(full, target, 4096) < 0)
-		return error_errno(err, errno, "cannot read the link '%s'", full);
-	*ret = STEAL(target);
-	return 0;
-}
-
-static int dir_list(struct rootfs *r, const char *path, struct strv *ret, struct error *err)
-{
-	CLEANUP_FREE char *full = host_path(r, path);
-	DIR *dir = opendir(full);
-	struct dirent *entry;
-
-	if (!dir)
-		return error_errno(err, errno, "cannot list '%s'", full);
-	while ((entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			strv_add(ret, entry->d_name);
-	closedir(dir);
-	strv_sort(ret);
-	return 0;
-}
-
-static int dir_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
-                    size_t *ret_size, struct error *err)
-{
-	CLEANUP_FREE char *full = host_path(r, path);
-	CLEANUP_FREE char *data = mem_alloc(max_bytes + 2);
-	FILE *f = fopen(full, "re");
-	size_t size;
-
-	if (!f)
-		return error_errno(err, errno, "cannot read '%s'", full);
-	size = fread(data, 1, max_bytes + 1, f);
-	fclose(f);
-	if (size > max_bytes)
-		return error_set(err, "cannot read '%s': it is too large", full);
-	data[size] = '\0';
-	if (ret_size)
-		*ret_size = size;
-	*ret = STEAL(data);
-	return 0;
-}
-
-static void dir_close(struct rootfs *r)
-{
-	free(((struct dir_rootfs *)r)->dir);
-	free(r);
-}
-
-static struct rootfs *open_dir(const char *dir)
-{
-	static const struct rootfs_ops ops = {
-		.name = "directory",
-		.lstat = dir_lstat,
-		.readlink = dir_readlink,
-		.list = dir_list,
-		.read = dir_read,
-		.close = dir_close,
-	};
-	struct dir_rootfs *r = mem_alloc(sizeof(*r));
-
-	r->base.ops = &ops;
-	r->dir = str_copy(dir);
-	return &r->base;
 }
 
 static int open_world(struct modules *ret, const char *root, const char *scratch, struct error *err)
@@ -682,12 +584,83 @@ static void test_builtin(const char *scratch)
 	remove_all(root);
 }
 
+/* What 'modprobe NAME' comes to, by one modprobe.d file. */
+static void check_loaded_for(const char *scratch, unsigned modules, const char *config,
+                             const char *name, const char *want, const char *sentence)
+{
+	CLEANUP_FREE char *root = make_root(scratch, modules);
+	CLEANUP_FREE char *dir = str_format("%s/etc/modprobe.d", root);
+	CLEANUP_MODULES struct modules m = {0};
+	CLEANUP_STRV struct strv found = {0};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FREE char *got = NULL;
+
+	write_at(dir, "a.conf", config, strlen(config));
+	if (open_world(&m, root, scratch, &err) < 0 ||
+	    modules_loaded_for(&m, name, &found, &err) < 0)
+		printf("# %s\n", err.message);
+	got = strv_join(&found, " ");
+	check_str(got, want, "%s", sentence);
+	remove_all(root);
+}
+
+/* Debian's line as its package has it; the others are what people write. */
+static void test_loaded_for(const char *scratch)
+{
+	static const struct {
+		unsigned modules;
+		const char *config, *name, *want, *sentence;
+	} rows[] = {
+		{NOUVEAU, "", "nouveau", "nouveau", "a module loads itself"},
+		{NOUVEAU, BLOCK, "nouveau", "nouveau", "by name, even if udev may not"},
+		{NOUVEAU, REFUSE, "nouveau", "", "one with an inert install line does not"},
+		{NOUVEAU, "", "nvidia", "", "one that is not there does not"},
+		{DEBIAN, "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\n", "nvidia",
+	         "nvidia_current", "Debian's install line leads to the module that was chosen"},
+		{DEBIAN, "install nvidia modprobe -i nvidia-current-open $CMDLINE_OPTS\n", "nvidia",
+	         "", "one that leads to a module that is not there does not"},
+		{DEBIAN,
+	         "install nvidia modprobe -i nvidia-current\n"
+	         "install nvidia-uvm modprobe nvidia ; modprobe -i anydisplay\n",
+	         "nvidia_uvm", "nvidia_current", "lines are followed one after the other"},
+		{DEBIAN | ANY,
+	         "install nvidia modprobe -i nvidia-current\n"
+	         "install nvidia-uvm modprobe nvidia ; modprobe -i anydisplay\n",
+	         "nvidia_uvm", "nvidia_current anydisplay", "each of a line's commands counts"},
+		{DEBIAN,
+	         "install nvidia /sbin/modprobe --ignore-install nvidia-current && "
+	         "/sbin/modprobe -q nvidia-uvm\n",
+	         "nvidia", "nvidia_current", "a path, a long option and && are understood"},
+		{DEBIAN,
+	         "install nvidia modprobe nvidia-current\ninstall nvidia_current /bin/false\n",
+	         "nvidia", "", "without -i the next name's own install line counts"},
+		{DEBIAN, "install nvidia modprobe -r nvidia-current\n", "nvidia", "",
+	         "a modprobe that removes loads nothing"},
+		{DEBIAN, "install nvidia modprobe nvidia\n", "nvidia", "",
+	         "a line that asks for itself ends"},
+		{DEBIAN,
+	         "install a modprobe b; modprobe b; modprobe b\n"
+	         "install b modprobe a; modprobe a; modprobe a\n",
+	         "a", "", "lines that ask for each other end"},
+		{DEBIAN, "alias nvidia nvidia-current\n", "nvidia", "nvidia_current",
+	         "an alias is followed"},
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		check_loaded_for(scratch, rows[i].modules, rows[i].config, rows[i].name,
+		                 rows[i].want, rows[i].sentence);
+}
+
 static void test_names(void)
 {
 	check(modules_is_nvidia_driver("nvidia") && modules_is_nvidia_driver("nvidia_drm") &&
 	              modules_is_nvidia_driver("nvidia-current-open") &&
 	              modules_is_nvidia_driver("nvidia_tesla_535"),
 	      "NVIDIA's driver is known by its names, Debian's included");
+	check(!modules_is_nvidia_driver("nvidia_wmi_ec_backlight") &&
+	              !modules_is_nvidia_driver("nvidia-cspmu") &&
+	              !modules_is_nvidia_driver("nvidia-fs"),
+	      "modules of the kernel and of GPUDirect Storage are not of the driver");
 	check(!modules_is_nvidia_driver("nvidiafb") && !modules_is_nvidia_driver("nouveau") &&
 	              !modules_is_nvidia_driver("i2c_nvidia_gpu") && !modules_is_nvidia_driver(""),
 	      "nvidiafb and others are not NVIDIA's driver");
@@ -844,6 +817,7 @@ int main(void)
 		run_case(&cases[i], scratch);
 	test_claimants(scratch);
 	test_builtin(scratch);
+	test_loaded_for(scratch);
 	test_errors(scratch);
 	test_damaged_index(scratch);
 	test_host(scratch);
