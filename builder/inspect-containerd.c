@@ -1,123 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * containerd's version, and the runtimes that its configuration names, with what it imports. Only
- * told, never judged bad: the GPU operator may still write a configuration of its own on the node.
+ * containerd: version, the runtimes that its configuration names with what it imports, and whether
+ * "nvidia" would work. From files alone, merged as this containerd does (containerd-look.c):
+ * nothing of an image that is inspected is run. What the profile does not want is a note at most,
+ * since the GPU operator may still write a configuration of its own on the node.
  */
-#include <fnmatch.h>
 #include <string.h>
 
+#include "containerd-internal.h"
 #include "inspect-internal.h"
 #include "json-text.h"
 
-#define MAIN_PATH         "/etc/containerd/config.toml"
-#define PROGRAM_MAX_BYTES (256UL * 1024 * 1024)
-#define IMPORTS_MAX       64
+#define DROPINS_MAX 64
 
-/* What has been read, the main file first. */
+/* What is known of it. */
 struct reading {
 	struct inspect *in;
-	struct strv files;
+	struct containerd c; /* all NULL: there is none */
+	struct containerd_files files;
 	json_t *runtimes;
-	struct strv names; /* of runtimes, each once */
-	char *default_runtime;
-	int version; /* of the main file */
-	bool cri_disabled;
+	const char *wanted; /* the runtime's name, or NULL */
+	bool wants_default;
 };
 
-/* The linker's record of "-X …/version.Version=1.7.12" in a Go program. */
-static char *version_of_program(struct inspect *in, const char *path)
-{
-	static const char mark[] = "/version.Version=";
-	CLEANUP_ERROR struct error err = ERROR_INIT;
-	CLEANUP_FREE void *data = NULL;
-	const char *at;
-	size_t size, length;
+static const char *const plugin_keys[] = {"cri", "io.containerd.grpc.v1.cri",
+                                          "io.containerd.cri.v1.runtime"};
+#define PLUGIN_KEYS (sizeof(plugin_keys) / sizeof(plugin_keys[0]))
 
-	if (!inspect_is_file(in, path))
-		return NULL;
-	if (rootfs_read(in->root, path, PROGRAM_MAX_BYTES, &data, &size, &err) < 0) {
-		finding_note(&in->findings, "inspect.unread", "%s", err.message);
-		return NULL;
-	}
-	at = memmem(data, size, mark, strlen(mark));
-	if (!at)
-		return NULL;
-	at += strlen(mark);
-	length = strspn(at, "0123456789abcdefghijklmnopqrstuvwxyz.+~-"); /* a NUL ends the data */
-	return length > 0 && length < 64 ? mem_copy(at, length) : NULL;
+/* Bad where it is wanted, else a note. The cure is set later, by the id. */
+__attribute__((format(printf, 3, 4))) static void tell(struct reading *r, const char *id,
+                                                       const char *format, ...)
+{
+	CLEANUP_FREE char *what = NULL;
+	va_list args;
+
+	va_start(args, format);
+	what = str_vformat(format, args);
+	va_end(args);
+	if (r->wanted)
+		finding_bad(&r->in->findings, id, NULL, "%s", what);
+	else
+		finding_note(&r->in->findings, id, "%s", what);
 }
 
-static void add_runtimes(struct reading *r, const struct containerd_config *c, const char *path)
+static const struct toml_node *runtimes_of(const struct toml *toml, const char *plugin)
 {
-	for (size_t i = 0; i < c->runtimes.count; i++) {
-		const char *key = strchr(c->runtimes.items[i], ' ') + 1;
-		CLEANUP_FREE char *name =
-			mem_copy(c->runtimes.items[i], (size_t)(key - c->runtimes.items[i] - 1));
-
-		json_array_append_new(r->runtimes,
-		                      json_pack("{s:o, s:o, s:o}", "name", json_text(name),
-		                                "plugin", json_text(key), "file", json_text(path)));
-		if (!strv_has(&r->names, name))
-			strv_add(&r->names, name);
-	}
+	return toml ? toml_find(&toml->root, "plugins", plugin, "containerd", "runtimes", NULL)
+	            : NULL;
 }
 
-static void read_config(struct reading *r, const char *path, struct strv *ret_imports)
+/* --- What is told --- */
+
+/* A section of the other schema is ignored without a word (boot case 22). */
+static void tell_schema(struct reading *r, const struct containerd_file *file, const char *name,
+                        const char *plugin)
 {
-	CLEANUP_CONTAINERD_CONFIG struct containerd_config c = {0};
+	int version = file->version ? file->version : r->files.version;
+
+	if (strcmp(plugin, containerd_plugin_key(version)) != 0)
+		finding_note(&r->in->findings, "containerd.schema",
+		             "'%s': the runtime '%s' stands under '%s', where version %d "
+		             "looks under '%s'",
+		             file->path, name, plugin, version, containerd_plugin_key(version));
+}
+
+static void list_runtimes(struct reading *r)
+{
+	for (size_t i = 0; i < r->files.count; i++)
+		for (size_t k = 0; k < PLUGIN_KEYS; k++) {
+			const struct containerd_file *file = &r->files.items[i];
+			const struct toml_node *all = runtimes_of(file->toml, plugin_keys[k]);
+
+			for (size_t n = 0; all && n < all->count; n++) {
+				const char *name = all->children[n].key;
+
+				json_array_append_new(r->runtimes,
+				                      json_pack("{s:o, s:o, s:o}", "name",
+				                                json_text(name), "plugin",
+				                                json_text(plugin_keys[k]), "file",
+				                                json_text(file->path)));
+				tell_schema(r, file, name, plugin_keys[k]);
+			}
+		}
+}
+
+static bool is_loaded(const struct reading *r, const char *path)
+{
+	for (size_t i = 0; i < r->files.count; i++)
+		if (strcmp(r->files.items[i].path, path) == 0)
+			return true;
+	return false;
+}
+
+/* Whether a file that is TOML names a runtime: any, or the one of this name. */
+static bool names_runtime(struct reading *r, const char *path, const char *name)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
 	CLEANUP_FREE char *text = inspect_read(r->in, path, INSPECT_CONFIG_MAX_BYTES);
+	CLEANUP_TOML struct toml *toml = NULL;
 
-	if (!text)
-		return;
-	strv_add(&r->files, path);
-	inspect_containerd_parse(&c, text);
-	if (r->files.count == 1)
-		r->version = c.version ? c.version : 1;
-	add_runtimes(r, &c, path);
-	if (c.default_runtime) {
-		free(r->default_runtime);
-		r->default_runtime = STEAL(c.default_runtime);
+	if (!text || toml_parse(&toml, text, path, &ignored) < 0)
+		return false;
+	for (size_t k = 0; k < PLUGIN_KEYS; k++) {
+		const struct toml_node *all = runtimes_of(toml, plugin_keys[k]);
+
+		if (all && (name ? toml_child(all, name) != NULL : all->count > 0))
+			return true;
 	}
-	if (strv_has(&c.disabled, "cri") || strv_has(&c.disabled, "io.containerd.grpc.v1.cri"))
-		r->cri_disabled = true;
-	strv_add_all(ret_imports, &c.imports);
+	return false;
 }
 
-/* An import as an absolute path; relative ones count from the main file's directory. */
-static void expand_import(struct reading *r, const char *import, struct strv *ret)
-{
-	CLEANUP_FREE char *path =
-		*import == '/' ? str_copy(import) : str_format("/etc/containerd/%s", import);
-	char *slash = strrchr(path, '/');
-	CLEANUP_FREE char *dir = mem_copy(path, (size_t)(slash - path));
-	CLEANUP_STRV struct strv names = {0};
-
-	if (!strpbrk(path, "*?[")) {
-		strv_add(ret, path);
-		return;
-	}
-	names = inspect_list(r->in, dir);
-	for (size_t i = 0; i < names.count && ret->count < IMPORTS_MAX; i++)
-		if (fnmatch(slash + 1, names.items[i], FNM_PERIOD) == 0)
-			strv_addf(ret, "%s/%s", dir, names.items[i]);
-}
-
-static void read_all(struct reading *r)
-{
-	CLEANUP_STRV struct strv todo = {0}; /* globs and paths, in the order they are met */
-
-	read_config(r, MAIN_PATH, &todo);
-	for (size_t i = 0; i < todo.count && i < IMPORTS_MAX; i++) {
-		CLEANUP_STRV struct strv paths = {0};
-
-		expand_import(r, todo.items[i], &paths);
-		for (size_t j = 0; j < paths.count; j++)
-			if (!strv_has(&r->files, paths.items[j]))
-				read_config(r, paths.items[j], &todo);
-	}
-}
-
-/* Drop-ins that name the runtime, in a directory that nothing imports (boot case 21). */
+/* Drop-ins that name a runtime, in a directory that nothing imports (boot case 21). */
 static void tell_unread(struct reading *r)
 {
 	static const char *const dirs[] = {"/etc/containerd/conf.d", "/etc/containerd/config.d"};
@@ -125,86 +118,202 @@ static void tell_unread(struct reading *r)
 	for (size_t d = 0; d < sizeof(dirs) / sizeof(dirs[0]); d++) {
 		CLEANUP_STRV struct strv names = inspect_list(r->in, dirs[d]);
 
-		for (size_t i = 0; i < names.count && i < IMPORTS_MAX; i++) {
-			CLEANUP_CONTAINERD_CONFIG struct containerd_config c = {0};
+		for (size_t i = 0; i < names.count && i < DROPINS_MAX; i++) {
 			CLEANUP_FREE char *path = str_format("%s/%s", dirs[d], names.items[i]);
-			CLEANUP_FREE char *text = NULL;
 
-			if (!str_ends(path, ".toml") || strv_has(&r->files, path))
-				continue;
-			text = inspect_read(r->in, path, INSPECT_CONFIG_MAX_BYTES);
-			if (text)
-				inspect_containerd_parse(&c, text);
-			if (c.runtimes.count)
+			if (str_ends(path, ".toml") && !is_loaded(r, path) &&
+			    names_runtime(r, path, NULL))
 				finding_note(&r->in->findings, "containerd.unread",
-				             "'%s' names a runtime, but '" MAIN_PATH
-				             "' does not import it",
-				             path);
+				             "'%s' names a runtime, but '%s' does not import it",
+				             path, r->files.main_path);
 		}
 	}
 }
 
-/* A section of the other schema is ignored without a word (boot case 22). */
-static void tell_schema(struct reading *r)
+/* --- What is judged --- */
+
+/* "SystemdCgroup = true", and the like. */
+static bool has_option(const struct containerd_look *look, const char *option)
 {
-	const char *right = r->version >= 3   ? "io.containerd.cri.v1.runtime"
-	                    : r->version == 2 ? "io.containerd.grpc.v1.cri"
-	                                      : "cri";
-	const json_t *item;
-	size_t i;
+	return strv_has(&look->options, option);
+}
 
-	json_array_foreach(r->runtimes, i, item)
-	{
-		const char *plugin = json_string_value(json_object_get(item, "plugin"));
+static void judge_default(struct reading *r)
+{
+	CLEANUP_FREE char *name = containerd_look_default(&r->files, r->c.major);
 
-		if (r->version > 0 && plugin && strcmp(plugin, right) != 0)
-			finding_note(&r->in->findings, "containerd.schema",
-			             "'%s': the runtime '%s' stands under '%s', where version %d "
-			             "of '" MAIN_PATH "' looks under '%s'",
-			             json_string_value(json_object_get(item, "file")),
-			             json_string_value(json_object_get(item, "name")), plugin,
-			             r->version, right);
+	if (r->wants_default && !str_equal(name, r->wanted))
+		tell(r, "containerd.runtime", "'%s' is not the default runtime, '%s' is", r->wanted,
+		     name ? name : "runc");
+}
+
+/* By its own containerd's files. */
+static void judge_plain(struct reading *r)
+{
+	const char *name = r->wanted ? r->wanted : CONTAINERD_RUNTIME_NAME;
+	CLEANUP_CONTAINERD_LOOK struct containerd_look look = {0};
+	CLEANUP_CONTAINERD_LOOK struct containerd_look runc = {0};
+
+	containerd_look_at(&look, &r->files, r->c.major, name);
+	containerd_look_at(&runc, &r->files, r->c.major, "runc");
+	if (!look.file && !r->wanted)
+		return;
+	if (!look.file)
+		tell(r, "containerd.runtime", "containerd has no runtime '%s'", name);
+	else if (!look.type)
+		tell(r, "containerd.runtime", "'%s': the runtime '%s' has no runtime_type",
+		     look.file, name);
+	else if (r->wanted && containerd_cri_disabled(&r->files))
+		tell(r, "containerd.runtime",
+		     "the runtime '%s' is of no use: the CRI plugin is disabled", name);
+	else
+		finding_ok(&r->in->findings, "containerd.runtime", "'%s' has the runtime '%s'",
+		           look.file, name);
+	judge_default(r);
+	if (look.file && has_option(&runc, "SystemdCgroup = true") &&
+	    !has_option(&look, "SystemdCgroup = true"))
+		tell(r, "containerd.cgroup",
+		     "'%s': runc has SystemdCgroup = true, and the runtime '%s' has not: its pods are "
+		     "killed",
+		     look.file, name);
+	containerd_judge_binary(&r->in->findings, r->in->root,
+	                        look.binary && *look.binary == '/' ? look.binary
+	                                                           : r->c.runtime_binary,
+	                        r->wanted != NULL);
+}
+
+static void judge_k0s(struct reading *r)
+{
+	CLEANUP_STRV struct strv names = inspect_list(r->in, CONTAINERD_K0S_DIR);
+
+	for (size_t i = 0; i < names.count && i < DROPINS_MAX; i++) {
+		CLEANUP_FREE char *path = str_format(CONTAINERD_K0S_DIR "/%s", names.items[i]);
+
+		if (str_ends(path, ".toml") && names_runtime(r, path, r->wanted)) {
+			finding_ok(&r->in->findings, "containerd.runtime",
+			           "'%s' has the runtime '%s'", path, r->wanted);
+			return;
+		}
 	}
+	tell(r, "containerd.runtime", "nothing in '" CONTAINERD_K0S_DIR "' has the runtime '%s'",
+	     r->wanted);
 }
 
-static void find_version(struct inspect *in, char **ret_version, const char **ret_from)
+static void judge_managed(struct reading *r)
 {
-	static const char *const packages[] = {"containerd.io", "containerd"};
-	static const char *const programs[] = {"/usr/bin/containerd", "/usr/local/bin/containerd"};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	const char *manager = containerd_manager_name(r->c.manager);
 
-	for (size_t i = 0; i < 2 && !*ret_version; i++)
-		if (inspect_package(in, packages[i])) {
-			*ret_version = str_copy(inspect_package(in, packages[i]));
-			*ret_from = packages[i];
-		}
-	for (size_t i = 0; i < 2 && !*ret_version; i++)
-		if (inspect_is_file(in, programs[i])) {
-			*ret_version = version_of_program(in, programs[i]);
-			*ret_from = programs[i];
-		}
+	if (!r->wanted)
+		return;
+	if (containerd_check(&r->c, r->in->root, r->wants_default, &err) < 0)
+		tell(r, "containerd.runtime", "%s", err.message);
+	else if (r->c.manager == CONTAINERD_K0S)
+		judge_k0s(r);
+	else
+		finding_ok(&r->in->findings, "containerd.runtime",
+		           "%s makes '" CONTAINERD_RUNTIME_PROGRAM "' the runtime '%s' by itself",
+		           manager, r->wanted);
+	containerd_judge_binary(&r->in->findings, r->in->root, r->c.runtime_binary, true);
 }
 
-void inspect_containerd(struct inspect *in)
+static void judge(struct reading *r, bool there)
 {
-	struct reading r = {.in = in, .runtimes = json_array()};
-	CLEANUP_FREE char *version = NULL;
-	const char *from = NULL;
+	CLEANUP_ERROR struct error err = ERROR_INIT;
 
-	find_version(in, &version, &from);
-	read_all(&r);
-	tell_unread(&r);
-	tell_schema(&r);
-	if (r.cri_disabled)
-		finding_note(&in->findings, "containerd.cri-disabled",
-		             "'" MAIN_PATH "' disables the CRI plugin: no kubelet can use this "
-		             "containerd, and no runtime of it counts");
-	json_object_set_new(in->facts, "containerd",
-	                    json_pack("{s:o, s:o, s:o, s:i, s:o, s:o}", "version",
-	                              json_text(version), "from", json_text(from), "files",
-	                              json_text_list(&r.files), "config_version", r.version,
-	                              "default_runtime", json_text(r.default_runtime), "runtimes",
-	                              r.runtimes));
-	strv_free(&r.files);
-	strv_free(&r.names);
-	free(r.default_runtime);
+	if (!there && r->wanted)
+		tell(r, "containerd.runtime", "the image has no containerd");
+	else if (there && r->c.manager == CONTAINERD_PLAIN)
+		judge_plain(r);
+	else if (there)
+		judge_managed(r);
+	if (containerd_judge_cdi(&r->in->findings, r->in->root, r->wanted != NULL, &err) < 0)
+		finding_note(&r->in->findings, "inspect.unread", "%s", err.message);
+}
+
+/* --- Reading --- */
+
+/* Whether a containerd is there, by its program or by who brings it. */
+static bool find(struct reading *r)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	int found = containerd_find(&r->c, r->in->root, &r->in->packages, NULL, &err);
+
+	if (found < 0)
+		tell(r, "inspect.unread", "%s", err.message);
+	return found > 0;
+}
+
+static void read_files(struct reading *r)
+{
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	bool plain = r->c.config_path && r->c.manager == CONTAINERD_PLAIN;
+
+	if (containerd_files_read(&r->files, r->in->root,
+	                          plain ? r->c.config_path : CONTAINERD_MAIN_PATH, &err) == 0)
+		return;
+	if (plain && r->wanted)
+		tell(r, "containerd.runtime", "%s", err.message);
+	else
+		finding_note(&r->in->findings, "inspect.unread", "%s", err.message);
+}
+
+/* Where its version is known from: a package, or the program itself. */
+static const char *version_from(const struct reading *r, const char **ret_version)
+{
+	static const char *const names[] = {"containerd.io", "containerd"};
+
+	for (size_t i = 0; r->c.manager == CONTAINERD_PLAIN && i < 2; i++) {
+		const char *version = inspect_package(r->in, names[i]);
+
+		if (version && (!r->c.version || strcmp(version, r->c.version) == 0)) {
+			*ret_version = version;
+			return names[i];
+		}
+	}
+	*ret_version = r->c.version;
+	return r->c.program ? r->c.program : r->c.manager_program;
+}
+
+static json_t *facts(const struct reading *r, bool there)
+{
+	CLEANUP_STRV struct strv files = {0};
+	CLEANUP_FREE char *name = containerd_look_default(&r->files, r->c.major);
+	const char *version = NULL;
+	const char *from = version_from(r, &version);
+
+	for (size_t i = 0; i < r->files.count; i++)
+		if (containerd_file_counts(&r->files.items[i], r->c.major))
+			strv_add(&files, r->files.items[i].path);
+	return json_pack("{s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "version", json_text(version),
+	                 "from", json_text(from), "manager",
+	                 json_text(there ? containerd_manager_name(r->c.manager) : NULL), "files",
+	                 json_text_list(&files), "config_version", r->files.version,
+	                 "default_runtime", json_text(name), "runtime_binary",
+	                 json_text(r->c.runtime_binary), "runtimes", json_incref(r->runtimes));
+}
+
+void inspect_containerd(struct inspect *in, const struct inspect_want *want)
+{
+	struct reading r = {.in = in,
+	                    .runtimes = json_array(),
+	                    .wanted = want->containerd_runtime,
+	                    .wants_default = want->containerd_runtime && want->default_runtime};
+	bool there = find(&r);
+
+	read_files(&r);
+	list_runtimes(&r);
+	if (r.files.main_path)
+		tell_unread(&r);
+	if (containerd_cri_disabled(&r.files))
+		finding_note(
+			&in->findings, "containerd.cri-disabled",
+			"'%s' disables the CRI plugin: no kubelet can use this containerd, and "
+			"no runtime of it counts",
+			r.files.main_path);
+	judge(&r, there);
+	json_object_set_new(in->facts, "containerd", facts(&r, there));
+	json_decref(r.runtimes);
+	containerd_files_free(&r.files);
+	containerd_free(&r.c);
 }

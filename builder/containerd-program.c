@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a guest's programs are, and of which version: from packages, from the program's bytes, or
+ * from itself. */
+#include <ctype.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "containerd-internal.h"
+
+#define PROGRAM_MAX_BYTES (512UL * 1024 * 1024)
+#define VERSION_LETTERS   "0123456789abcdefghijklmnopqrstuvwxyz.+~-"
+#define VERSION_MAX       64
+#define ASK_TIMEOUT_MS    20000u
+#define ASK_MAX_BYTES     4096
+#define OPT_DIRECTORIES   32
+
+bool containerd_is_program(struct rootfs *root, const char *path)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	struct rootfs_stat st;
+
+	return rootfs_stat(root, path, &st, &ignored) == 1 && S_ISREG(st.mode) && (st.mode & 0111);
+}
+
+/* Below /opt each product has a directory of its own. */
+static char *find_in_opt(struct rootfs *root, const char *name)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	CLEANUP_STRV struct strv names = {0};
+
+	if (!rootfs_is_dir(root, "/opt") || rootfs_list(root, "/opt", &names, &ignored) < 0)
+		return NULL;
+	for (size_t i = 0; i < names.count && i < OPT_DIRECTORIES; i++) {
+		CLEANUP_FREE char *path = str_format("/opt/%s/bin/%s", names.items[i], name);
+
+		if (containerd_is_program(root, path))
+			return STEAL(path);
+	}
+	return NULL;
+}
+
+char *containerd_find_program(struct rootfs *root, const char *name)
+{
+	static const char *const dirs[] = {"/usr/bin",        "/usr/local/bin",       "/usr/sbin",
+	                                   "/usr/local/sbin", CONTAINERD_TOOLKIT_DIR, "/opt/bin"};
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		CLEANUP_FREE char *path = str_format("%s/%s", dirs[i], name);
+
+		if (containerd_is_program(root, path))
+			return STEAL(path);
+	}
+	return find_in_opt(root, name);
+}
+
+static char *read_program(struct rootfs *root, const char *path, size_t *ret_size)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	void *data = NULL;
+
+	if (!containerd_is_program(root, path) ||
+	    rootfs_read(root, path, PROGRAM_MAX_BYTES, &data, ret_size, &ignored) < 0)
+		return NULL;
+	return data;
+}
+
+char *containerd_version_behind(struct rootfs *root, const char *path, const char *mark)
+{
+	size_t size, length;
+	CLEANUP_FREE char *data = read_program(root, path, &size);
+	const char *at = data ? memmem(data, size, mark, strlen(mark)) : NULL;
+
+	if (!at)
+		return NULL;
+	at += strlen(mark);
+	length = strspn(at, VERSION_LETTERS); /* a NUL ends the data */
+	return length > 0 && length < VERSION_MAX ? mem_copy(at, length) : NULL;
+}
+
+char *containerd_version_before(struct rootfs *root, const char *path, const char *mark)
+{
+	size_t size;
+	CLEANUP_FREE char *data = read_program(root, path, &size);
+	const char *from = data;
+
+	while (from) {
+		const char *end = memmem(from, size - (size_t)(from - data), mark, strlen(mark));
+		const char *at = end;
+
+		while (at && at > data && end - at < VERSION_MAX &&
+		       (isdigit((unsigned char)at[-1]) || at[-1] == '.'))
+			at--;
+		if (at && end > at && isdigit((unsigned char)*at))
+			return mem_copy(at, (size_t)(end - at));
+		from = end ? end + strlen(mark) : NULL;
+	}
+	return NULL;
+}
+
+bool containerd_program_has(struct rootfs *root, const char *path, const char *text)
+{
+	size_t size;
+	CLEANUP_FREE char *data = read_program(root, path, &size);
+
+	return data && memmem(data, size, text, strlen(text));
+}
+
+char *containerd_ask_version(struct rootfs *root, const char *program)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	const char *const argv[] = {program, "--version", NULL};
+	CLEANUP_FREE char *text = NULL;
+	CLEANUP_STRV struct strv words = {0};
+	const struct guest_command command = {.argv = argv,
+	                                      .timeout_ms = ASK_TIMEOUT_MS,
+	                                      .ret_stdout = &text,
+	                                      .max_bytes = ASK_MAX_BYTES};
+
+	if (!root->ops->run || rootfs_run(root, &command, &ignored) < 0)
+		return NULL;
+	words = strv_split(text, " \t\r\n");
+	for (size_t i = 0; i < words.count; i++) {
+		const char *word = words.items[i] + (*words.items[i] == 'v');
+		int ignored_numbers[3];
+
+		if (strspn(word, VERSION_LETTERS) == strlen(word) && strlen(word) < VERSION_MAX &&
+		    containerd_version_numbers(word, ignored_numbers))
+			return str_copy(word);
+	}
+	return NULL;
+}
+
+bool containerd_version_numbers(const char *version, int ret[3])
+{
+	const char *epoch = strchr(version, ':');
+	const char *at = epoch ? epoch + 1 : version;
+	int numbers[3] = {0};
+	int count = 0;
+
+	while (count < 3 && isdigit((unsigned char)*at)) {
+		size_t length = strspn(at, "0123456789");
+		CLEANUP_FREE char *digits = mem_copy(at, length);
+		uint64_t number;
+
+		if (str_parse_uint(digits, 99999, &number) < 0)
+			return false;
+		numbers[count++] = (int)number;
+		at += length;
+		if (*at != '.')
+			break;
+		at++;
+	}
+	if (count < 2)
+		return false;
+	memcpy(ret, numbers, sizeof(numbers));
+	return true;
+}
+
+const char *containerd_package(const struct strv *packages, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (size_t i = 0; packages && i < packages->count; i++)
+		if (strncmp(packages->items[i], name, length) == 0 &&
+		    packages->items[i][length] == '=')
+			return packages->items[i] + length + 1;
+	return NULL;
+}
+
+int containerd_read_text(char **ret, struct rootfs *root, const char *path, struct error *err)
+{
+	struct rootfs_stat st;
+	void *text = NULL;
+	int found = rootfs_stat(root, path, &st, err);
+
+	if (found < 0)
+		return -1;
+	if (found == 0)
+		return 0;
+	if (!S_ISREG(st.mode)) {
+		error_set(err, "cannot read '%s': not a regular file", path);
+		return error_code(err, EXIT_INPUT);
+	}
+	if (rootfs_read(root, path, CONTAINERD_TEXT_MAX_BYTES, &text, NULL, err) < 0)
+		return -1;
+	free(*ret);
+	*ret = text;
+	return 0;
+}

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gives containerd the runtime "nvidia", and proves it: what containerd itself says of its
+ * configuration before and after. All that is or may be touched is kept aside first, so that a
+ * failure leaves nothing.
+ */
+#include <string.h>
+
+#include "containerd-internal.h"
+#include "digest.h"
+
+#define CTK_TIMEOUT_MS 60000u
+#define CTK_MAX_BYTES  (256UL * 1024)
+#define BEFORE_NAME    ".gpuimg-before" /* no ".toml": no import takes it for one */
+
+/* One call of containerd_set_up(). */
+struct job {
+	const struct containerd_setup *setup;
+	const struct containerd *c;
+	struct rootfs *root;
+	struct containerd_files files; /* as they were */
+	struct containerd_dump before;
+	struct strv options; /* of runc in effect */
+	struct containerd_runtime runtime;
+	struct containerd_edits edits;
+	bool raised; /* see raise_version() */
+	struct containerd_snapshot snapshot;
+	char *dump; /* after */
+};
+
+static void job_free(struct job *j)
+{
+	containerd_files_free(&j->files);
+	containerd_dump_free(&j->before);
+	strv_free(&j->options);
+	containerd_edits_free(&j->edits);
+	containerd_snapshot_free(&j->snapshot);
+	free(j->dump);
+}
+
+/* --- Before --- */
+
+static bool is_cri(const char *plugin)
+{
+	return strcmp(plugin, "cri") == 0 || str_ends(plugin, ".cri") ||
+	       str_starts(plugin, "io.containerd.cri.");
+}
+
+/* The main file with the CRI plugin switched on; NULL: it is not the one that switches it off. */
+static char *text_with_cri(const struct containerd_files *files)
+{
+	const struct containerd_file *file = files->count ? &files->items[0] : NULL;
+	const struct toml_node *list =
+		file ? toml_find(&file->toml->root, "disabled_plugins", NULL) : NULL;
+	CLEANUP_STRV struct strv kept = {0};
+	CLEANUP_FREE char *items = NULL;
+
+	if (!list || list->type != TOML_ARRAY)
+		return NULL;
+	for (size_t i = 0; i < list->count; i++) {
+		const struct toml_node *item = &list->children[i];
+
+		if (item->type == TOML_STRING && !is_cri(item->text))
+			strv_take(&kept, toml_quote(item->text));
+	}
+	items = strv_join(&kept, ", ");
+	return str_format("%.*s[%s]%s", (int)list->begin, file->text, items,
+	                  file->text + list->end);
+}
+
+/* A dump of the configuration with the CRI plugin on: where it is off, 1.x says nothing of it, and
+ * a list that names it by its old name in a newer file loads nowhere. */
+static int dump_with_cri(struct job *j, char **ret, struct error *err)
+{
+	CLEANUP_ERROR struct error later = ERROR_INIT;
+	CLEANUP_FREE char *text = text_with_cri(&j->files);
+	CLEANUP_FREE char *real = NULL;
+	CLEANUP_FREE char *path = NULL;
+	struct containerd copy = *j->c;
+	int result;
+
+	if (!text) {
+		error_set(err,
+		          "a file that '%s' imports disables the CRI plugin, and no kubelet can "
+		          "use this containerd",
+		          j->c->config_path);
+		error_hint(err, "take 'cri' out of its disabled_plugins");
+		return error_code(err, EXIT_INPUT);
+	}
+	/* beside the real one: relative imports count from there */
+	if (rootfs_resolve_new(j->root, j->c->config_path, &real, err) < 0)
+		return -1;
+	path = str_format("%.*s/" BEFORE_NAME, (int)(strrchr(real, '/') - real), real);
+	copy.config_path = path;
+	if (rootfs_write(j->root, path, text, strlen(text), 0644, err) < 0)
+		return -1;
+	result = containerd_run_dump(ret, j->root, &copy, err);
+	if (rootfs_remove(j->root, path, result < 0 ? &later : err) < 0)
+		return -1;
+	return result;
+}
+
+/* 1.6 takes a file of version 3 without a word, and ignores what it says of the CRI plugin. */
+static int check_schema(const struct job *j, struct error *err)
+{
+	if (j->c->major != 1 || j->files.version <= 2)
+		return 0;
+	error_set(err, "'%s' is of version %d, and containerd %s knows no version above 2",
+	          j->files.main_path, j->files.version, j->c->version);
+	error_hint(err, "write it in version 2, or give the image containerd 2");
+	return error_code(err, EXIT_INPUT);
+}
+
+/*
+ * 2.x loads a file without a version, but does not bring what such a file says of the CRI plugin
+ * into its own schema: it is ignored. Where there is nothing of that, the file gets a version that
+ * is not ignored.
+ */
+static int raise_version(struct job *j, struct error *err)
+{
+	struct containerd_file *main_file = j->files.count ? &j->files.items[0] : NULL;
+	CLEANUP_FREE char *text = NULL;
+	CLEANUP_FREE char *name = NULL;
+	struct toml *toml = NULL;
+
+	if (j->c->major < 2 || !main_file || main_file->version > 1)
+		return 0;
+	if (main_file->version == 1 || toml_find(&main_file->toml->root, "plugins", NULL)) {
+		error_set(err,
+		          "'%s' is of version 1, and containerd %s ignores what it says of plugins",
+		          j->files.main_path, j->c->version);
+		error_hint(err, "write it in version 2 or 3 ('containerd config migrate')");
+		return error_code(err, EXIT_INPUT);
+	}
+	text = str_format("version = 2\n%s", main_file->text);
+	name = str_format("'%s'", main_file->path);
+	if (toml_parse(&toml, text, name, err) < 0)
+		return -1;
+	toml_free(main_file->toml);
+	main_file->toml = toml;
+	free(main_file->text);
+	main_file->text = STEAL(text);
+	main_file->version = j->files.version = 2;
+	j->raised = true;
+	return 0;
+}
+
+/* The raised version goes with the edits of the main file, if there are any. */
+static void add_raised(struct job *j)
+{
+	struct containerd_edits *edits = &j->edits;
+	const struct containerd_file *main_file = &j->files.items[0];
+	bool edited = false;
+
+	if (!j->raised)
+		return;
+	for (size_t i = 0; i < edits->count; i++)
+		edited = edited || strcmp(edits->items[i].path, main_file->real_path) == 0;
+	strv_addf(
+		&edits->notes,
+		"'%s' says version = 2 now: without it containerd %s would take the file for one of "
+		"version 1, and ignore what it says of plugins",
+		main_file->path, j->c->version);
+	if (edited)
+		return;
+	edits->items = mem_grow(edits->items, edits->count + 1, sizeof(*edits->items));
+	edits->items[edits->count++] = (struct containerd_edit){
+		.path = str_copy(main_file->real_path), .text = str_copy(main_file->text)};
+}
+
+static int read_before(struct job *j, struct error *err)
+{
+	CLEANUP_FREE char *text = NULL;
+	bool disabled = containerd_cri_disabled(&j->files);
+
+	if (check_schema(j, err) < 0)
+		return -1;
+	if ((disabled ? dump_with_cri(j, &text, err)
+	              : containerd_run_dump(&text, j->root, j->c, err)) < 0) {
+		error_hint(err, "mend the configuration first: containerd would not start with it");
+		return error_code(err, EXIT_INPUT);
+	}
+	if (containerd_dump_parse(&j->before, text, err) < 0)
+		return error_prefix(err, "what the image's containerd says of '%s'",
+		                    j->c->config_path);
+	if (j->before.cri)
+		j->options = containerd_dump_options(&j->before, "runc");
+	return 0;
+}
+
+/* --- What may be touched --- */
+
+/* A directory of its own, as /etc/containerd is and /etc is not. */
+static bool is_own_dir(const char *dir)
+{
+	return *dir == '/' && strchr(dir + 1, '/');
+}
+
+/* A file, and the directory that it is in. */
+static int add_place(struct job *j, const char *path, struct strv *places, struct error *err)
+{
+	CLEANUP_FREE char *real = NULL;
+	CLEANUP_FREE char *dir = NULL;
+
+	if (rootfs_resolve_new(j->root, path, &real, err) < 0)
+		return -1;
+	dir = mem_copy(real, (size_t)(strrchr(real, '/') - real));
+	if (is_own_dir(dir) && !strv_has(places, dir))
+		strv_add(places, dir);
+	if (!strv_has(places, real))
+		strv_add(places, real);
+	return 0;
+}
+
+static int take_snapshot(struct job *j, struct error *err)
+{
+	CLEANUP_STRV struct strv places = {0};
+
+	if (add_place(j, CONTAINERD_MAIN_PATH, &places, err) < 0 ||
+	    add_place(j, j->c->config_path, &places, err) < 0)
+		return -1;
+	for (size_t i = 0; i < j->files.count; i++)
+		if (add_place(j, j->files.items[i].path, &places, err) < 0)
+			return -1;
+	for (size_t i = 0; i < j->edits.count; i++)
+		if (add_place(j, j->edits.items[i].path, &places, err) < 0)
+			return -1;
+	return containerd_snapshot_take(&j->snapshot, j->root, &places, err);
+}
+
+/* An error on the way back counts more than the one that led there. */
+static int take_back(struct job *j, struct error *err)
+{
+	CLEANUP_ERROR struct error first = ERROR_INIT;
+
+	error_take(&first, err);
+	if (containerd_snapshot_restore(&j->snapshot, err) < 0)
+		return -1;
+	error_take(err, &first);
+	return -1;
+}
+
+/* --- After --- */
+
+/* What containerd says now, and what of it is not as it shall be. */
+static int judge(struct job *j, struct strv *ret_complaints, struct error *err)
+{
+	CLEANUP_CONTAINERD_DUMP struct containerd_dump after = {0};
+	CLEANUP_FREE char *text = NULL;
+
+	if (containerd_run_dump(&text, j->root, j->c, err) < 0 ||
+	    containerd_dump_parse(&after, text, err) < 0)
+		return -1;
+	containerd_dump_judge(&j->before, &after, &j->runtime, ret_complaints);
+	free(j->dump);
+	j->dump = STEAL(text);
+	return 0;
+}
+
+static int not_so(const struct containerd *c, const struct strv *complaints, struct error *err)
+{
+	CLEANUP_FREE char *all = strv_join(complaints, "; ");
+
+	error_set(err, "by what containerd %s says of '%s': %s", c->version ? c->version : "itself",
+	          c->config_path, all);
+	return error_code(err, EXIT_PROOF);
+}
+
+/* 1: nothing is to be done. */
+static int is_there_already(struct job *j, struct error *err)
+{
+	CLEANUP_STRV struct strv complaints = {0};
+
+	if (j->edits.count || containerd_cri_disabled(&j->files))
+		return 0;
+	if (judge(j, &complaints, err) < 0)
+		return -1;
+	return complaints.count ? not_so(j->c, &complaints, err) : 1;
+}
+
+/* --- By nvidia-ctk --- */
+
+static int run_ctk(struct job *j, struct error *err)
+{
+	CLEANUP_FREE char *name = str_format("--nvidia-runtime-name=%s", j->runtime.name);
+	CLEANUP_FREE char *config = str_format("--config=%s", j->c->config_path);
+	CLEANUP_FREE char *binary = str_format("--nvidia-runtime-path=%s", j->c->runtime_binary);
+	CLEANUP_FREE char *output = NULL;
+	const char *const argv[] = {j->c->ctk,   "runtime",
+	                            "configure", "--runtime=containerd",
+	                            config,      name,
+	                            binary,      j->setup->make_default ? "--set-as-default" : NULL,
+	                            NULL};
+	const struct guest_command command = {.argv = argv,
+	                                      .timeout_ms = CTK_TIMEOUT_MS,
+	                                      .ret_stdout = &output,
+	                                      .max_bytes = CTK_MAX_BYTES};
+
+	return rootfs_run(j->root, &command, err);
+}
+
+/* 1: it did, and the proof holds; 0: it did not, and nothing of it is left. */
+static int try_ctk(struct job *j, struct error *err)
+{
+	CLEANUP_ERROR struct error failed = ERROR_INIT;
+	CLEANUP_STRV struct strv complaints = {0};
+	CLEANUP_FREE char *why = NULL;
+
+	if (j->raised)
+		return 0; /* it would find a file without a version */
+	if (!containerd_ctk_is_good(j->c, &j->files, &why)) {
+		log_detail(j->setup->log, "nvidia-ctk is not used: %s", why);
+		return 0;
+	}
+	if (run_ctk(j, &failed) == 0 && judge(j, &complaints, &failed) == 0 && !complaints.count)
+		return 1;
+	why = failed.message ? str_copy(failed.message) : strv_join(&complaints, "; ");
+	log_note(j->setup->log, "what nvidia-ctk %s did is taken back: %s", j->c->ctk_version, why);
+	return containerd_snapshot_restore(&j->snapshot, err);
+}
+
+/* --- By ourselves --- */
+
+static int apply_edits(struct job *j, struct error *err)
+{
+	for (size_t i = 0; i < j->edits.count; i++) {
+		const struct containerd_edit *edit = &j->edits.items[i];
+		CLEANUP_FREE char *real = NULL;
+		struct rootfs_stat st;
+		int found;
+
+		if (rootfs_resolve_new(j->root, edit->path, &real, err) < 0)
+			return -1;
+		found = rootfs_lstat(j->root, real, &st, err);
+		if (found < 0 || rootfs_write(j->root, real, edit->text, strlen(edit->text),
+		                              found ? st.mode & 07777 : 0644, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int do_edits(struct job *j, struct error *err)
+{
+	CLEANUP_STRV struct strv complaints = {0};
+
+	if (apply_edits(j, err) < 0)
+		return take_back(j, err);
+	if (judge(j, &complaints, err) < 0) {
+		error_code(err, EXIT_PROOF);
+		return take_back(j, err);
+	}
+	if (!complaints.count)
+		return 0;
+	not_so(j->c, &complaints, err);
+	return take_back(j, err);
+}
+
+/* --- What was done --- */
+
+int containerd_add_digest(struct strv *ret, struct rootfs *root, const char *path,
+                          struct error *err)
+{
+	CLEANUP_FREE void *data = NULL;
+	CLEANUP_FREE char *digest = NULL;
+	size_t size;
+
+	if (rootfs_read(root, path, CONTAINERD_TEXT_MAX_BYTES, &data, &size, err) < 0)
+		return -1;
+	digest = digest_memory(data, size);
+	strv_addf(ret, "%s  %s", digest, path);
+	return 0;
+}
+
+bool containerd_file_counts(const struct containerd_file *file, int major)
+{
+	return !file->only_major || !major || file->only_major == (major < 2 ? 1 : 2);
+}
+
+static int add_digests(struct strv *ret, struct rootfs *root, const struct containerd *c,
+                       struct error *err)
+{
+	CLEANUP_CONTAINERD_FILES struct containerd_files files = {0};
+
+	if (containerd_files_read(&files, root, c->config_path, err) < 0)
+		return -1;
+	for (size_t i = 0; i < files.count; i++)
+		if (containerd_file_counts(&files.items[i], c->major) &&
+		    containerd_add_digest(ret, root, files.items[i].path, err) < 0)
+			return -1;
+	return 0;
+}
+
+static void give_result(struct containerd_result *ret, struct containerd_result *from)
+{
+	*ret = *from;
+	*from = (struct containerd_result){0};
+}
+
+static int finish(struct job *j, const char *by, struct containerd_result *ret, struct error *err)
+{
+	CLEANUP_CONTAINERD_RESULT struct containerd_result r = {0};
+	CLEANUP_STRV struct strv changes = {0};
+	CLEANUP_FREE char *edited = NULL;
+	bool ours = strcmp(by, "gpuimg") == 0;
+
+	if (add_digests(&r.files, j->root, j->c, err) < 0 ||
+	    containerd_snapshot_changes(&j->snapshot, &changes, err) < 0)
+		return take_back(j, err);
+	for (size_t i = 0; i < changes.count; i++)
+		if (!rootfs_is_dir(j->root, changes.items[i]))
+			strv_add(&r.edited, changes.items[i]);
+	if (ours)
+		strv_add_all(&r.notes, &j->edits.notes);
+	edited = strv_join(&r.edited, "', '");
+	if (r.edited.count)
+		log_note(j->setup->log, "containerd %s has the runtime '%s', by %s: '%s'",
+		         j->c->version ? j->c->version : "", j->runtime.name, by, edited);
+	else
+		log_note(j->setup->log, "containerd %s had the runtime '%s' already",
+		         j->c->version ? j->c->version : "", j->runtime.name);
+	for (size_t i = 0; i < r.notes.count; i++)
+		log_note(j->setup->log, "containerd: %s", r.notes.items[i]);
+	r.by = str_copy(by);
+	r.binary = str_copy(j->runtime.binary);
+	r.main_path = str_copy(j->c->config_path);
+	r.major = j->c->major;
+	r.dump = STEAL(j->dump);
+	give_result(ret, &r);
+	return 0;
+}
+
+static int set_up_plain(struct job *j, struct containerd_result *ret, struct error *err)
+{
+	CLEANUP_FREE char *by_ctk = str_format("nvidia-ctk %s", j->c->ctk_version);
+	int done;
+
+	if (containerd_files_read(&j->files, j->root, j->c->config_path, err) < 0 ||
+	    read_before(j, err) < 0)
+		return -1;
+	j->runtime = (struct containerd_runtime){.name = CONTAINERD_RUNTIME_NAME,
+	                                         .binary = j->c->runtime_binary,
+	                                         .options = &j->options,
+	                                         .make_default = j->setup->make_default};
+	if (raise_version(j, err) < 0 || containerd_plan_edits(&j->edits, &j->files, j->c->major,
+	                                                       j->c->minor, &j->runtime, err) < 0)
+		return -1;
+	add_raised(j);
+	if (take_snapshot(j, err) < 0)
+		return -1;
+	done = is_there_already(j, err);
+	if (done < 0)
+		return -1;
+	if (done)
+		return finish(j, "the image", ret, err);
+	done = try_ctk(j, err);
+	if (done < 0)
+		return -1;
+	if (done)
+		return finish(j, by_ctk, ret, err);
+	return do_edits(j, err) < 0 ? -1 : finish(j, "gpuimg", ret, err);
+}
+
+int containerd_set_up(struct containerd_result *ret, const struct containerd_setup *setup,
+                      struct error *err)
+{
+	CLEANUP(job_free)
+	struct job j = {.setup = setup, .c = setup->containerd, .root = setup->root};
+
+	if (!j.c->runtime_binary) {
+		error_set(err, "the image has no '" CONTAINERD_RUNTIME_PROGRAM "'");
+		error_hint(err, "install the package nvidia-container-toolkit in it");
+		return error_code(err, EXIT_INPUT);
+	}
+	if (containerd_check(j.c, j.root, setup->make_default, err) < 0)
+		return -1;
+	return j.c->manager == CONTAINERD_PLAIN ? set_up_plain(&j, ret, err)
+	                                        : containerd_managed_set_up(ret, setup, err);
+}
+
+/* --- Again --- */
+
+static int look_again_plain(struct containerd_result *result, const struct containerd_setup *setup,
+                            struct error *err)
+{
+	const struct containerd *c = setup->containerd;
+	CLEANUP_CONTAINERD_DUMP struct containerd_dump dump = {0};
+	CLEANUP_STRV struct strv options = {0};
+	CLEANUP_STRV struct strv complaints = {0};
+	CLEANUP_STRV struct strv files = {0};
+	CLEANUP_FREE char *text = NULL;
+	struct containerd_runtime runtime = {.name = CONTAINERD_RUNTIME_NAME,
+	                                     .binary = result->binary,
+	                                     .options = &options,
+	                                     .make_default = setup->make_default};
+
+	if (containerd_run_dump(&text, setup->root, c, err) < 0 ||
+	    containerd_dump_parse(&dump, text, err) < 0)
+		return error_code(err, EXIT_PROOF);
+	if (dump.cri)
+		options = containerd_dump_options(&dump, "runc");
+	/* the dump against itself: what a script changed beside the runtime is the user's will */
+	containerd_dump_judge(&dump, &dump, &runtime, &complaints);
+	if (complaints.count)
+		return not_so(c, &complaints, err);
+	if (add_digests(&files, setup->root, c, err) < 0)
+		return -1;
+	strv_free(&result->files);
+	result->files = files;
+	files = (struct strv){0};
+	free(result->dump);
+	result->dump = STEAL(text);
+	return 0;
+}
+
+int containerd_look_again(struct containerd_result *result, const struct containerd_setup *setup,
+                          struct error *err)
+{
+	int done = setup->containerd->manager == CONTAINERD_PLAIN
+	                   ? look_again_plain(result, setup, err)
+	                   : containerd_managed_look_again(result, setup, err);
+
+	if (done < 0) {
+		error_prefix(err, "containerd was set up, but later");
+		error_hint(err, "see what --run and --upload change of its configuration");
+	}
+	return done;
+}
+
+void containerd_result_free(struct containerd_result *result)
+{
+	free(result->by);
+	free(result->binary);
+	free(result->main_path);
+	free(result->dump);
+	strv_free(&result->files);
+	strv_free(&result->edited);
+	strv_free(&result->notes);
+	*result = (struct containerd_result){0};
+}

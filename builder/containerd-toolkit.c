@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "bake.h"
+#include "containerd-toolkit.h"
+
+#define TOOLKIT_PACKAGE "nvidia-container-toolkit"
+#define NVIDIA_REPO     "https://nvidia.github.io/libnvidia-container/stable/deb/"
+#define NVIDIA_KEY_URL  "https://nvidia.github.io/libnvidia-container/gpgkey"
+#define NVIDIA_KEY      "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
+
+/* Debian's word for the image's architecture; NULL: NVIDIA has no packages for it. */
+static const char *deb_arch(const struct guest *guest)
+{
+	if (str_equal(guest->arch, "x86_64"))
+		return "amd64";
+	return str_equal(guest->arch, "aarch64") ? "arm64" : NULL;
+}
+
+static bool is_wanted(const struct build *b)
+{
+	return b->options->containerd_runtime && !b->containerd.runtime_binary;
+}
+
+/* Whether NVIDIA's own repository is asked, where the user names none for the toolkit. */
+static bool asks_nvidia(const struct options *o)
+{
+	bool debs = o->driver_branch && o->driver_source == DRIVER_DEBS;
+
+	return !debs && !o->apt_repos.count;
+}
+
+int containerd_add_sources(struct build *b, struct apt *apt, struct error *err)
+{
+	const struct options *o = b->options;
+	const char *arch = deb_arch(b->guest);
+	CLEANUP_FREE char *own = arch ? str_format(NVIDIA_REPO "%s", arch) : NULL;
+	struct apt_pinned repository = {.suite = "/",
+	                                .url = o->toolkit_repo ? o->toolkit_repo : own,
+	                                .key_path = o->toolkit_key};
+
+	if (!is_wanted(b) || !repository.url || (!o->toolkit_repo && !asks_nvidia(o)))
+		return 0;
+	/* a key file that the user gives is itself the pin */
+	if (!o->toolkit_key) {
+		repository.key_url = NVIDIA_KEY_URL;
+		repository.fingerprint = NVIDIA_KEY;
+	}
+	if (apt_add_pinned(apt, &repository, err) < 0)
+		return error_prefix(err, "the container toolkit's repository '%s'", repository.url);
+	return 0;
+}
+
+static int no_package(const struct build *b, struct error *err)
+{
+	error_set(err, "the image has no 'nvidia-container-runtime', and no source of packages has "
+	               "'" TOOLKIT_PACKAGE "'");
+	if (!bake_is_online(b))
+		error_hint(err, "put its packages to the others in --driver-path, or let the build "
+		                "reach the network (--network)");
+	else
+		error_hint(err,
+		           "name a repository that has it: --toolkit-repo=" NVIDIA_REPO "amd64");
+	return error_code(err, EXIT_INPUT);
+}
+
+int containerd_plan_toolkit(struct build *b, struct error *err)
+{
+	CLEANUP_APT_TRANSACTION struct apt_transaction t = {0};
+	struct apt_version *versions = NULL;
+	size_t count = 0;
+
+	if (!is_wanted(b))
+		return 0;
+	if (build_open_apt(b, err) < 0 ||
+	    apt_versions(b->apt, TOOLKIT_PACKAGE, &versions, &count, err) < 0)
+		return error_prefix(err, "cannot look for '" TOOLKIT_PACKAGE "'");
+	apt_versions_free(versions, count);
+	if (!count)
+		return no_package(b, err);
+	strv_add(&b->toolkit_install, TOOLKIT_PACKAGE);
+	if (apt_simulate(b->apt, &b->toolkit_install, &t, err) < 0)
+		return error_prefix(err, "cannot install '" TOOLKIT_PACKAGE "'");
+	for (size_t i = 0; i < t.count; i++)
+		if (!t.items[i].removed)
+			strv_addf(&b->toolkit_packages, "%s=%s", t.items[i].name,
+			          t.items[i].version);
+	return 0;
+}

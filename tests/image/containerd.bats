@@ -1,0 +1,430 @@
+#!/usr/bin/env bats
+# The runtime 'nvidia' in real containerds: 1.6 (bookworm), 1.7 (trixie) and 2.1 (forky), each with every kind of
+# configuration. What the module wrote is asked of that containerd once more, outside of it: 'config dump'
+# must load all of it, show the runtime with runc's own options, and what was there before.
+# nvidia-container-runtime and nvidia-ctk here are stand-ins (scripts): their real packages are not in Debian.
+# shellcheck disable=SC2154,SC2016
+load ../lib/common
+load ../lib/roots
+
+TRY=${CONTAINERD_TRY:-$REPO/build/tests/tools/containerd-try}
+SHIFTED=1879048192 # TREE_UID_BASE: the sandbox's root
+ROWS=$OUT/containerd.tsv
+V2='plugins."io.containerd.grpc.v1.cri"'
+V3='plugins."io.containerd.cri.v1.runtime"'
+
+setup_file() {
+	local suite tar
+	need_root
+	for tool in mmdebstrap bwrap chroot; do
+		command -v "$tool" >/dev/null || skip "needs $tool"
+	done
+	: >"$ROWS"
+	for suite in bookworm trixie forky; do
+		tar=$(root_tar "$suite" containerd runc dash coreutils libc-bin base-files sed grep mawk)
+		remove_root "$OUT/containerd-$suite"
+		"$TRY" --tar="$tar" "$OUT/containerd-$suite"
+		cp "$OUT/containerd-$suite/etc/containerd/config.toml" "$OUT/containerd-$suite.packaged"
+		put "$OUT/containerd-$suite/usr/bin/nvidia-container-runtime" 0755 <<<$'#!/bin/sh\n# stand-in\nexit 1'
+	done
+}
+
+teardown_file() {
+	for suite in bookworm trixie forky; do
+		remove_root "$OUT/containerd-$suite"
+	done
+}
+
+remove_root() { # dir
+	rm -rf --one-file-system "$1"
+}
+
+put() { # path, mode: standard input, owned by the sandbox's root
+	mkdir -p "${1%/*}"
+	cat >"$1"
+	chmod "$2" "$1"
+	chown "$SHIFTED:$SHIFTED" "${1%/*}" "$1"
+}
+
+# A root with nothing of an earlier case in it; standard input becomes the main file.
+fresh() { # suite
+	dir=$OUT/containerd-$1
+	suite=$1
+	rm -rf "$dir/etc/containerd" "$dir/usr/bin/nvidia-ctk"
+	mkdir "$dir/etc/containerd"
+	chown "$SHIFTED:$SHIFTED" "$dir/etc/containerd"
+	put "$dir/etc/containerd/config.toml" 0644
+	[ -s "$dir/etc/containerd/config.toml" ] || rm "$dir/etc/containerd/config.toml"
+}
+
+dump() { # what that containerd says by itself
+	if [ -e "$dir/etc/containerd/config.toml" ]; then
+		chroot "$dir" /usr/bin/containerd config dump 2>/dev/null
+	else
+		chroot "$dir" /usr/bin/containerd config default 2>/dev/null
+	fi
+}
+
+# "KEY = VALUE" lines of the dump's section whose header ends in this, without quotes.
+section() { # dump, end of header
+	awk -v want="$2]" '/^ *\[/ { inside = (substr($0, length($0) - length(want) + 1) == want); next }
+		inside && NF { gsub(/[ "'\'']/, ""); print }' "$1" | sort
+}
+
+# row CONFIGURATION OUTCOME
+row() {
+	local version edited
+	version=$(sed -n 's/^version\t//p' <<<"$out")
+	edited=$(sed -n 's/^edited\t//p' <<<"$out" | paste -sd' ')
+	printf '%s (%s)\t%s\t%s\t%s\t%s\n' "${version%%[~+-]*}" "$suite" "$1" "$(sed -n 's/^by\t//p' <<<"$out")" \
+		"$edited" "$2" >>"$ROWS"
+}
+
+set_up() { # [options]
+	before=$BATS_TEST_TMPDIR/before
+	after=$BATS_TEST_TMPDIR/after
+	dump >"$before" || true
+	find "$dir/etc/containerd" -type f -exec sha256sum {} + | sort >"$BATS_TEST_TMPDIR/files"
+	run_split "$TRY" --data-dir="$REPO" "$@" "$dir"
+}
+
+# Options that say something: an empty one is the same as none.
+said() {
+	grep -v -e BinaryName -e '=$' -e '=0$' -e '=false$' || true
+}
+
+# The runtime as that containerd shows it: its program, its type, runc's options.
+has_runtime() { # [SystemdCgroup]
+	dump >"$after"
+	expect_in "$(section "$after" runtimes.nvidia)" 'runtime_type=io.containerd.runc.v2'
+	expect_in "$(section "$after" runtimes.nvidia.options)" 'BinaryName=/usr/bin/nvidia-container-runtime'
+	diff <(section "$after" runtimes.runc.options | said) <(section "$after" runtimes.nvidia.options | said)
+	expect_in "$(section "$after" runtimes.nvidia.options)" "SystemdCgroup=${1:-false}"
+	expect_in "$(section "$after" runtimes.runc.options)" "SystemdCgroup=${1:-false}"
+}
+
+# All of the dump but the new runtime, imports and disabled_plugins is as it was; an option that is empty is as good
+# as none, since a section of ours for runc names only what says something.
+nothing_else() {
+	local file
+	for file in "$before" "$after"; do
+		awk '/^ *\[/ { inside = ($0 ~ /runtimes\.nvidia[].]/) } !inside && NF' "$file" |
+			grep -v -e '^imports' -e '^disabled_plugins' \
+				-e "^            [A-Z][A-Za-z]* = \(0\|false\|\"\"\|''\)\$" >"$file.rest"
+	done
+	diff "$before.rest" "$after.rest"
+}
+
+# A second time nothing is done.
+is_idempotent() { # [options]
+	run_split "$TRY" --data-dir="$REPO" "$@" "$dir"
+	expect_status 0
+	expect_in "$out" $'by\tthe image'
+	expect_not_in "$out" $'edited\t'
+}
+
+is_untouched() {
+	find "$dir/etc/containerd" -type f -exec sha256sum {} + | sort | diff "$BATS_TEST_TMPDIR/files" -
+}
+
+good() { # row's name, SystemdCgroup, [options]
+	local name=$1 cgroup=$2 first
+	shift 2
+	set_up "$@"
+	expect_status 0
+	first=$out
+	has_runtime "$cgroup"
+	is_idempotent "$@"
+	out=$first
+	row "$name" "loaded; runtime there, SystemdCgroup = $cgroup as runc's"
+}
+
+# --- configurations ---
+
+no_file() {
+	fresh "$1" </dev/null
+	good 'no file' false
+	nothing_else
+}
+
+packaged() {
+	fresh "$1" <"$OUT/containerd-$1.packaged"
+	good "the package's own (version 2)" false
+	nothing_else
+	expect_in "$(section "$after" .cni)" '/usr/lib/cni'
+}
+
+with_imports() {
+	fresh "$1" <<-EOF
+		# ours
+		version = 2
+		imports = ["/etc/containerd/conf.d/*.toml"] # keep
+		[$V2]
+		  enable_selinux = true
+	EOF
+	put "$dir/etc/containerd/conf.d/10-site.toml" 0644 <<-EOF
+		version = 2
+		oom_score = -500
+		[$V2.containerd.runtimes.runc]
+		  runtime_type = "io.containerd.runc.v2"
+		  [$V2.containerd.runtimes.runc.options]
+		    SystemdCgroup = true
+	EOF
+	good 'version 2 with imports, runc in a drop-in' true
+	nothing_else
+	grep -q '^oom_score = -500' "$after"
+	grep -q '# keep' "$dir/etc/containerd/config.toml"
+}
+
+without_imports() {
+	fresh "$1" <<-EOF
+		# ours
+		version = 2
+
+		[$V2]
+		  enable_selinux = true # keep
+		  [$V2.registry]
+		    config_path = "/etc/containerd/certs.d"
+	EOF
+	good 'version 2 without imports' false
+	nothing_else
+	grep -q '# keep' "$dir/etc/containerd/config.toml"
+}
+
+runc_only() {
+	fresh "$1" <<-EOF
+		version = 2
+		[$V2.containerd.runtimes.runc]
+		  runtime_type = "io.containerd.runc.v2"
+		  [$V2.containerd.runtimes.runc.options]
+		    SystemdCgroup = true
+	EOF
+	good 'version 2, SystemdCgroup on runc only' true
+	nothing_else
+}
+
+as_default() {
+	fresh "$1" <<-EOF
+		version = 2
+		[$V2.containerd]
+		  default_runtime_name = "runc"
+		  [$V2.containerd.runtimes.runc]
+		    runtime_type = "io.containerd.runc.v2"
+		    [$V2.containerd.runtimes.runc.options]
+		      SystemdCgroup = true
+	EOF
+	good 'the same, --default-runtime' true --default
+	expect_in "$(section "$after" .containerd)" 'default_runtime_name=nvidia'
+}
+
+disabled() { # suite, list, version line, row's name
+	fresh "$1" <<-EOF
+		$3
+		disabled_plugins = [$2, "io.containerd.snapshotter.v1.zfs"]
+	EOF
+	good "$4" false
+	expect_in "$(grep '^disabled_plugins' "$after" | tr "'" '"')" '["io.containerd.snapshotter.v1.zfs"]'
+}
+
+version_1() { # settings of the CRI plugin in the oldest schema
+	fresh "$1" <<-EOF
+		[plugins.cri.containerd.runtimes.runc]
+		  runtime_type = "io.containerd.runc.v2"
+		  [plugins.cri.containerd.runtimes.runc.options]
+		    SystemdCgroup = true
+	EOF
+}
+
+version_1_refused() {
+	version_1 "$1"
+	set_up
+	expect_status 4
+	expect_in "$err" "'/etc/containerd/config.toml' is of version 1"
+	expect_in "$err" hint:
+	is_untouched
+	row 'no version, with settings of the CRI plugin' 'refused by name, nothing touched'
+}
+
+version_3() {
+	fresh "$1" <<-EOF
+		version = 3
+		[$V3.containerd.runtimes.runc]
+		  runtime_type = "io.containerd.runc.v2"
+		  [$V3.containerd.runtimes.runc.options]
+		    SystemdCgroup = true
+	EOF
+}
+
+version_3_refused() {
+	version_3 "$1"
+	set_up
+	expect_status 4
+	expect_in "$err" "'/etc/containerd/config.toml' is of version 3"
+	expect_in "$err" hint:
+	is_untouched
+	row 'version 3' 'refused by name, nothing touched'
+}
+
+no_toml() {
+	fresh "$1" <<<$'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"\n[x'
+	set_up
+	expect_status 4
+	expect_in "$err" "/etc/containerd/config.toml"
+	is_untouched
+	row 'no TOML' 'refused with the line, nothing touched'
+}
+
+# --- nvidia-ctk ---
+
+# stand_in_ctk VERSION: writes what the real one of 1.18.1 and later does, a drop-in with a copy of the main file's
+# CRI section and an import of it; 'broken' in its name: a drop-in alone, which nothing imports, and exit code 0.
+stand_in_ctk() { # version, [broken]
+	put "$dir/usr/bin/nvidia-ctk" 0755 <<-EOF
+		#!/bin/sh
+		# stand-in for nvidia-ctk $1
+		main=/etc/containerd/config.toml dropin=/etc/containerd/conf.d/99-nvidia.toml
+		[ "\$1" != --version ] || { echo "NVIDIA Container Toolkit CLI version $1"; exit; }
+		[ "\$1 \$2 \$3 \$4" = "runtime configure --runtime=containerd --config=\$main" ] || exit 3
+		mkdir -p /etc/containerd/conf.d
+		{
+			grep '^version' "\$main"
+			sed -n '/grpc.v1.cri/,\$p' "\$main"
+			echo '[$V2.containerd.runtimes.nvidia]'
+			echo 'runtime_type = "io.containerd.runc.v2"'
+			echo '[$V2.containerd.runtimes.nvidia.options]'
+			echo 'BinaryName = "/usr/bin/nvidia-container-runtime"'
+			grep -h 'SystemdCgroup' "\$main"
+		} >"\$dropin"
+		[ -n "${2-}" ] || sed -i '1i imports = ["/etc/containerd/conf.d/*.toml"]' "\$main"
+	EOF
+}
+
+ctk_case() { # suite, version, by, outcome, [broken]
+	runc_only_file "$1"
+	stand_in_ctk "$2" "${5-}"
+	set_up
+	expect_status 0
+	expect_in "$out" "by	$3"
+	has_runtime true
+	nothing_else
+	row "version 2, stand-in of nvidia-ctk $2${5:+, whose work nothing reads}" "$4"
+}
+
+runc_only_file() {
+	fresh "$1" <<-EOF
+		version = 2
+		[$V2.containerd.runtimes.runc]
+		  runtime_type = "io.containerd.runc.v2"
+		  [$V2.containerd.runtimes.runc.options]
+		    SystemdCgroup = true
+	EOF
+}
+
+ctk_cases() {
+	ctk_case "$1" 1.20.0 'nvidia-ctk 1.20.0' 'loaded; its work passed the proof'
+	[ -e "$dir/etc/containerd/conf.d/99-nvidia.toml" ]
+	ctk_case "$1" 1.20.0 gpuimg 'its work taken back, written by us' broken
+	[ ! -e "$dir/etc/containerd/conf.d/99-nvidia.toml" ]
+	expect_in "$err" 'is taken back'
+	ctk_case "$1" 1.18.0 gpuimg 'not used'
+	expect_in "$err" '1.18.0 drops imports'
+}
+
+@test "containerd 1.6: no file, the package's own, with and without imports" {
+	no_file bookworm
+	packaged bookworm
+	with_imports bookworm
+	without_imports bookworm
+}
+
+@test "containerd 1.6: SystemdCgroup on runc alone is kept, and nvidia is the default only if asked for" {
+	runc_only bookworm
+	as_default bookworm
+}
+
+@test "containerd 1.6: a disabled CRI plugin is enabled again, by whatever name" {
+	disabled bookworm '"cri"' '' 'no version, disabled_plugins = ["cri"]'
+	disabled bookworm '"io.containerd.grpc.v1.cri"' 'version = 2' 'version 2, disabled_plugins by the long name'
+	disabled bookworm '"cri"' 'version = 2' 'version 2, disabled_plugins = ["cri"] (loads nowhere)'
+}
+
+@test "containerd 1.6: a version 3 file, whose content it ignores, and no TOML are refused" {
+	version_3_refused bookworm
+	no_toml bookworm
+}
+
+@test "containerd 1.6: a file without a version is of version 1, and is kept so" {
+	version_1 bookworm
+	good 'no version, with settings of the CRI plugin' true
+	nothing_else
+}
+
+@test "containerd 1.6: nvidia-ctk is used if it is good, and its work is proven" {
+	ctk_cases bookworm
+}
+
+@test "containerd 1.7: no file, the package's own, with and without imports" {
+	no_file trixie
+	packaged trixie
+	with_imports trixie
+	without_imports trixie
+}
+
+@test "containerd 1.7: SystemdCgroup on runc alone is kept, and nvidia is the default only if asked for" {
+	runc_only trixie
+	as_default trixie
+}
+
+@test "containerd 1.7: a disabled CRI plugin is enabled again, by whatever name" {
+	disabled trixie '"cri"' '' 'no version, disabled_plugins = ["cri"]'
+	disabled trixie '"io.containerd.grpc.v1.cri"' 'version = 2' 'version 2, disabled_plugins by the long name'
+	disabled trixie '"cri"' 'version = 2' 'version 2, disabled_plugins = ["cri"] (loads nowhere)'
+}
+
+@test "containerd 1.7: a version 3 file, which it does not load, and no TOML are refused" {
+	version_3_refused trixie
+	no_toml trixie
+}
+
+@test "containerd 1.7: a file without a version is of version 1, and is kept so" {
+	version_1 trixie
+	good 'no version, with settings of the CRI plugin' true
+	nothing_else
+}
+
+@test "containerd 1.7: nvidia-ctk is used if it is good, and its work is proven" {
+	ctk_cases trixie
+}
+
+@test "containerd 2.1: no file, the package's own, with and without imports" {
+	no_file forky
+	packaged forky
+	with_imports forky
+	without_imports forky
+}
+
+@test "containerd 2.1: SystemdCgroup on runc alone is kept, and nvidia is the default only if asked for" {
+	runc_only forky
+	as_default forky
+}
+
+@test "containerd 2.1: a disabled CRI plugin is enabled again, by whatever name" {
+	disabled forky '"cri"' '' 'no version, disabled_plugins = ["cri"]'
+	disabled forky '"io.containerd.grpc.v1.cri"' 'version = 2' 'version 2, disabled_plugins by the long name'
+	disabled forky '"cri"' 'version = 2' 'version 2, disabled_plugins = ["cri"] (loads nowhere)'
+}
+
+@test "containerd 2.1: a version 3 file gets a version 3 drop-in, and no TOML is refused" {
+	version_3 forky
+	good 'version 3, SystemdCgroup on runc' true
+	nothing_else
+	no_toml forky
+}
+
+@test "containerd 2.1: settings of version 1, which it ignores, are refused" {
+	version_1_refused forky
+}
+
+@test "containerd 2.1: nvidia-ctk is used if it is good, and its work is proven" {
+	ctk_cases forky
+}
