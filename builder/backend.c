@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend-internal.h"
+#include "bake.h"
 #include "pipeline.h"
 #include "sandbox.h"
 
@@ -43,7 +44,7 @@ int backend_start_appliance(struct build *b, struct error *err)
 		.image = b->overlay,
 		.format = "qcow2",
 		.kvm = b->accel.kvm,
-		.network = b->options->network && !b->sandbox,
+		.network = (b->options->network || bake_is_wanted(b)) && !b->sandbox,
 		.work_dir = b->work_dir,
 		.cache_dir = b->options->cache_dir,
 		.log = b->log,

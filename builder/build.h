@@ -11,9 +11,12 @@
 
 #include "accel.h"
 #include "appliance.h"
+#include "apt.h"
 #include "bootchain.h"
 #include "cache.h"
+#include "containerd.h"
 #include "digest-job.h"
+#include "driver.h"
 #include "export.h"
 #include "finding.h"
 #include "guest.h"
@@ -76,6 +79,17 @@ struct build {
 	struct param_places places; /* where the base takes parameters from */
 	char *dropin_path;          /* of the GRUB drop-in in the image, if it takes one */
 	char *dropin_text;
+	struct apt *apt;              /* see build_open_apt() */
+	struct driver_plan driver;    /* branch NULL: none is baked */
+	struct strv driver_files;     /* "SHA256  NAME" of local packages, or of the .run file */
+	char *driver_found;           /* what was there before, and was taken out */
+	bool baked, baked_from_cache; /* see bake_packages() */
+	bool had_dkms_key;            /* the base has a key of DKMS's */
+	json_t *driver_facts;         /* of the exported image; NULL: no driver was baked */
+	struct containerd containerd;
+	struct strv toolkit_install;  /* packages for the runtime, as apt takes them */
+	struct strv toolkit_packages; /* what that comes to, "name=version" */
+	struct containerd_result containerd_result;
 	bool clamp_times;                    /* the environment gave source_date_epoch */
 	int64_t source_date_epoch;           /* for generators that can make the same bytes twice */
 	struct guest_kernel *kernels_before; /* the base's, as they were found */
@@ -106,5 +120,10 @@ struct strv build_wanted_params(const struct build *b);
 /* Reads the boot entries of a root anew; what 'ret' held is released. */
 int build_read_chain(struct build *b, struct bootchain *ret, struct rootfs *root,
                      const struct guest *guest, struct error *err);
+
+/* The image's apt, opened and updated once, with all that the driver and the toolkit need; later
+ * calls do nothing. build_close_apt() takes it out of the image again. */
+int build_open_apt(struct build *b, struct error *err);
+int build_close_apt(struct build *b, struct error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bake.h"
 #include "base.h"
 #include "export.h"
 #include "open-guest.h"
@@ -32,6 +33,15 @@ void build_free(struct build *b)
 		pthread_join(b->tree_remover, NULL);
 	usage_stop(b->usage);
 	json_decref(b->reused);
+	apt_free(b->apt);
+	driver_plan_free(&b->driver);
+	free(b->driver_found);
+	strv_free(&b->driver_files);
+	json_decref(b->driver_facts);
+	containerd_free(&b->containerd);
+	strv_free(&b->toolkit_install);
+	strv_free(&b->toolkit_packages);
+	containerd_result_free(&b->containerd_result);
 	rootfs_close(b->root);
 	sandbox_free(b->sandbox_handle);
 	tree_free(b->tree);
@@ -292,6 +302,48 @@ static int apply_stage(struct build *b, const struct stage *s, struct error *err
 	return result;
 }
 
+static int overlay_step(struct build *b, struct error *err)
+{
+	b->overlay = str_format("%s/overlay.qcow2", b->work_dir);
+	return export_overlay(b->overlay, b->base_path, image_format_name(b->base_info.format),
+	                      b->log, err);
+}
+
+/* All plans before the first change: what cannot be had is told before anything was done. */
+static int plan_stages(struct build *b, struct error *err)
+{
+	for (size_t i = 0; stages[i]; i++)
+		if (build_has_stage(b, stages[i]) && stages[i]->plan && stages[i]->plan(b, err) < 0)
+			return error_prefix(err, "stage '%s', plan, image '%s'", stages[i]->name,
+			                    b->base_path);
+	return 0;
+}
+
+static int observe_stages(struct build *b, struct error *err)
+{
+	for (size_t i = 0; stages[i]; i++)
+		if (build_has_stage(b, stages[i]) && stages[i]->observe &&
+		    stages[i]->observe(b, err) < 0)
+			return error_prefix(err, "stage '%s', observe, image '%s'", stages[i]->name,
+			                    b->base_path);
+	return 0;
+}
+
+static int open_working_copy(struct build *b, const struct backend *backend, struct error *err)
+{
+	if (overlay_step(b, err) < 0 ||
+	    build_step(b, "open", "open the image for the stages", backend->open, err) < 0)
+		return -1;
+	if (!bake_is_wanted(b))
+		return 0;
+	return build_step(b, "plan", "resolve packages for every kernel", plan_stages, err);
+}
+
+int build_plan(struct build *b, const struct backend *backend, struct error *err)
+{
+	return bake_is_wanted(b) ? open_working_copy(b, backend, err) : 0;
+}
+
 static int apply_stages(struct build *b, struct error *err)
 {
 	if (put_machine_id(b, err) < 0)
@@ -300,7 +352,7 @@ static int apply_stages(struct build *b, struct error *err)
 		if (build_has_stage(b, stages[i]) && stages[i]->apply &&
 		    apply_stage(b, stages[i], err) < 0)
 			return -1;
-	return 0;
+	return observe_stages(b, err);
 }
 
 static int export_step(struct build *b, struct error *err)
@@ -322,6 +374,11 @@ static int export_step(struct build *b, struct error *err)
 	return 0;
 }
 
+static bool has_driver(const struct build *b)
+{
+	return b->driver.branch || json_is_object(json_object_get(b->reused, "driver"));
+}
+
 static int boot_step(struct build *b, struct error *err)
 {
 	enum verdict verdict;
@@ -336,6 +393,7 @@ static int boot_step(struct build *b, struct error *err)
 		.control = b->base_path,
 		.control_format = image_format_name(b->base_info.format),
 		.params = &b->params,
+		.driver = has_driver(b),
 		.kvm = b->accel.kvm,
 		.cache = b->options->cache ? b->cache : NULL,
 		.image_sha256 = b->result_digest,
@@ -397,19 +455,10 @@ static int take_reused(struct build *b, struct error *err)
 	return disk_probe(b->result_disk, err);
 }
 
-static int overlay_step(struct build *b, struct error *err)
-{
-	b->overlay = str_format("%s/overlay.qcow2", b->work_dir);
-	return export_overlay(b->overlay, b->base_path, image_format_name(b->base_info.format),
-	                      b->log, err);
-}
-
 /* The middle of the pipeline: from an accepted base to a proven file under a temporary name. */
 static int make_image(struct build *b, const struct backend *backend, struct error *err)
 {
-	if (overlay_step(b, err) < 0 ||
-	    build_step(b, "open", "open the image for the stages", backend->open, err) < 0 ||
-	    apply_stages(b, err) < 0)
+	if (open_working_copy(b, backend, err) < 0 || apply_stages(b, err) < 0)
 		return -1;
 	usage_look(b->usage);
 	if (base_check_same(b, err) < 0)

@@ -16,6 +16,9 @@
  * and in the artifact's (which must exist), chooses the backend. */
 int build_accept(struct build *b, const char *output_dir, const struct backend **ret_backend,
                  struct error *err);
+/* What only the image's own programs can tell, for --plan: in a working copy that is thrown away.
+ */
+int build_plan(struct build *b, const struct backend *backend, struct error *err);
 int build_make_image(struct build *b, const struct backend *backend, struct error *err);
 /* One step: its line on the screen, its time in the manifest. */
 int build_step(struct build *b, const char *name, const char *what,

@@ -8,6 +8,11 @@ const struct stage *const stages[] = {
 	&stage_modprobe,
 	/* before the user's scripts too; what they break of it, the proof finds */
 	&stage_cmdline,
+	/* needs what the base has, its kernels above all; before initramfs, which may not hold it
+         */
+	&stage_driver,
+	/* after the driver: the container toolkit comes through the same package transaction */
+	&stage_containerd,
 	/* the user's files and scripts may add kernels, modules and hooks: before initramfs */
 	&stage_user,
 	/* copies the files of 'modprobe' into every kernel's initramfs */

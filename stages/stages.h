@@ -6,6 +6,8 @@
 
 extern const struct stage stage_modprobe;
 extern const struct stage stage_cmdline;
+extern const struct stage stage_driver;
+extern const struct stage stage_containerd;
 extern const struct stage stage_user;
 extern const struct stage stage_initramfs;
 extern const struct stage stage_bootloader;

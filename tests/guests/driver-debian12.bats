@@ -1,0 +1,65 @@
+#!/usr/bin/env bats
+# Debian 12, driver 535: a kernel without headers, a real-time kernel, two kernels that have modules in the
+# end, and the open flavour; the image with two kernels boots.
+load ../lib/common
+load ../lib/driver-guest
+
+setup_file() {
+	need_root
+	gone=$(base driver12-gone --suite=bookworm --size=6G --customize="$REPO/tests/fixtures/kernel-without-headers.sh")
+	rt=$(base driver12-rt --suite=bookworm --size=6G --kernels=linux-image-amd64,linux-image-rt-amd64)
+	two=$(base driver12-two --suite=bookworm --size=6G --kernels=linux-image-amd64,linux-image-cloud-amd64)
+	one=$(base bookworm --suite=bookworm)
+	driver_try driver12-gone "$gone" --no-boot-test --driver-branch=535 --driver-flavour=proprietary
+	driver_row driver12-gone distro bookworm 'amd64, and one whose headers are in no repository' 'refused, naming it'
+	driver_try driver12-rt "$rt" --no-boot-test --driver-branch=535 --driver-flavour=proprietary
+	driver_row driver12-rt distro bookworm 'amd64, rt-amd64' 'refused: BUILD_EXCLUSIVE of rt-amd64'
+	driver_try driver12-two "$two" --firmware=bios --driver-branch=535 --driver-flavour=proprietary
+	driver_row driver12-two distro bookworm 'amd64, cloud-amd64' "baked, boot pair $(verdict driver12-two)"
+	driver_try driver12-open "$one" --no-boot-test --driver-branch=535 --driver-flavour=open --dkms=unregister
+	driver_row driver12-open distro bookworm amd64 "$(outcome driver12-open)"
+}
+
+verdict() {
+	jq -r .boot_test.verdict "$OUT/$1.manifest.json" 2>/dev/null || echo missing
+}
+
+outcome() {
+	[ "$(cat "$OUT/$1.code")" -eq 0 ] && echo baked || echo refused
+}
+
+@test "a kernel whose headers cannot be had is refused by its name, before anything is compiled" {
+	driver_code driver12-gone 4
+	expect_in "$err" "6.1.0-1-amd64"
+	expect_in "$err" "headers"
+	expect_not_in "$err" "compiles"
+	[ ! -e "$OUT/driver12-gone.qcow2" ]
+}
+
+@test "a real-time kernel is refused by its name and the directive, before anything is compiled" {
+	driver_code driver12-rt 4
+	expect_in "$err" "-rt-amd64'"
+	expect_in "$err" "CONFIG_PREEMPT_RT"
+	expect_not_in "$err" "compiles"
+	[ ! -e "$OUT/driver12-rt.qcow2" ]
+}
+
+@test "two kernels with headers both have their modules" {
+	driver_is_whole driver12-two 535
+	[ "$(jq '.driver.kernels | length' "$OUT/driver12-two.manifest.json")" -eq 2 ]
+}
+
+@test "the image boots, nouveau stays away, and its driver loads as far as it can without a card" {
+	driver_boots driver12-two
+}
+
+@test "the open modules are baked with libraries of their own version, or refused by both versions" {
+	if [ "$(cat "$OUT/driver12-open.code")" -eq 0 ]; then
+		driver_is_whole driver12-open 535
+		jq -e '.driver.found.modules | any(.license == "Dual MIT/GPL") and all(.license != "NVIDIA")' "$OUT/driver12-open.manifest.json"
+		jq -e '.driver.found.dkms == []' "$OUT/driver12-open.manifest.json"
+	else
+		driver_code driver12-open 4
+		[ "$(grep -o '535\.[0-9]*\.[0-9]*' "$OUT/driver12-open.err" | sort -u | wc -l)" -ge 2 ]
+	fi
+}
