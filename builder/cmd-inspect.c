@@ -10,6 +10,7 @@
 #include "inspect.h"
 #include "open-guest.h"
 #include "packages.h"
+#include "proof-driver.h"
 #include "supervise.h"
 #include "workdir.h"
 
@@ -25,6 +26,7 @@ struct job {
 /* What the profile's stages would have put down. */
 struct wishes {
 	struct inspect_want want;
+	struct driver_want driver;
 	struct strv params, blocked;
 };
 
@@ -46,7 +48,18 @@ static int read_wishes(struct wishes *w, const struct options *o, struct error *
 	for (size_t i = 0; i < o->cmdline.add.count; i++)
 		if (!strv_has(&w->params, o->cmdline.add.items[i]))
 			strv_add(&w->params, o->cmdline.add.items[i]);
+	w->driver = (struct driver_want){
+		.required = true,
+		.branch = o->driver_branch,
+		.flavour = o->driver_flavour_given ? &o->driver_flavour : NULL,
+		.require_signed = o->require_signed,
+		.may_be_registered = true,
+	};
 	w->want = (struct inspect_want){
+		.driver = o->driver_branch || strv_has(&o->needs, "driver-branch") ? &w->driver
+	                                                                           : NULL,
+		.containerd_runtime = o->containerd_runtime,
+		.default_runtime = o->default_runtime,
 		.profile = o->profile,
 		.params = &w->params,
 		.blocked = &w->blocked,

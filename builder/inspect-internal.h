@@ -35,30 +35,16 @@ int inspect_kernels(struct inspect *in, const struct inspect_want *want, struct 
 int inspect_initramfs(struct inspect *in, const struct strv *blocked, struct error *err);
 int inspect_entries(struct inspect *in, const struct inspect_want *want, const struct strv *blocked,
                     struct error *err);
-void inspect_driver(struct inspect *in);
-void inspect_containerd(struct inspect *in);
+int inspect_driver(struct inspect *in, const struct inspect_want *want, struct error *err);
+void inspect_containerd(struct inspect *in, const struct inspect_want *want);
 void inspect_cloud_init(struct inspect *in);
 void inspect_identity(struct inspect *in, bool sealed);
 void inspect_selinux(struct inspect *in);
 
 /* --- Parts that tests ask alone --- */
 
-/* "version=" of a kernel module's .modinfo, from the file's bytes, compressed or not. Owned by the
- * caller; NULL: none. */
-char *inspect_module_version(const void *data, size_t size);
 /* The words of the last "datasource_list:" in a cloud.cfg; false: it has none. */
 bool inspect_datasources(const char *text, struct strv *ret);
-
-struct containerd_config {
-	struct strv imports;  /* as they stand */
-	struct strv runtimes; /* "NAME KEY": KEY is the plugin that the section is of */
-	struct strv disabled; /* disabled_plugins */
-	char *default_runtime;
-	int version; /* 0: not given, which containerd takes for 1 */
-};
-void inspect_containerd_parse(struct containerd_config *ret, const char *text);
-void inspect_containerd_free(struct containerd_config *c);
-#define CLEANUP_CONTAINERD_CONFIG __attribute__((cleanup(inspect_containerd_free)))
 
 /* The cure of a finding by its id, or NULL: what the finding itself says. */
 const char *inspect_cure(const char *id);

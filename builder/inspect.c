@@ -83,8 +83,9 @@ int inspect_run(struct inspect *in, const struct inspect_want *want, struct erro
 	    inspect_entries(in, want, &blocked, err) < 0 ||
 	    proof_leaks(&in->findings, in->root, NULL, err) < 0)
 		return -1;
-	inspect_driver(in);
-	inspect_containerd(in);
+	if (inspect_driver(in, want, err) < 0)
+		return -1;
+	inspect_containerd(in, want);
 	inspect_cloud_init(in);
 	inspect_identity(in, want->sealed);
 	inspect_selinux(in);

@@ -14,6 +14,7 @@
 #include "error.h"
 #include "finding.h"
 #include "guest.h"
+#include "proof-driver.h"
 #include "qcow2.h"
 #include "rootfs.h"
 
@@ -26,7 +27,11 @@ struct inspect_want {
 	const struct strv
 		*blocked; /* modules that must not be loadable by name, besides all claimants */
 	bool module_blacklist; /* "module_blacklist=" with 'blocked' is wanted in every entry */
-	bool sealed;           /* machine-id and the like shall be empty */
+	const char *containerd_runtime; /* "nvidia": it must be there; NULL: not wanted */
+	bool default_runtime;           /* and be the default */
+	bool sealed;                    /* machine-id and the like shall be empty */
+	/* NULL: none; one that is there is told, and bad only where it contradicts itself. */
+	const struct driver_want *driver;
 };
 
 struct inspect {

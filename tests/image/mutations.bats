@@ -185,6 +185,11 @@ gpu_module() {
 	get "/usr/lib/modules/$OLD/kernel/nouveau.ko" "usr/lib/modules/$OLD/kernel/nouveau.ko"
 }
 
+# Debian's name of one of the driver's modules; what is in it does not matter.
+gpu_driver() {
+	cp "usr/lib/modules/$OLD/kernel/virtio_blk.ko" "usr/lib/modules/$OLD/kernel/nvidia-current-uvm.ko"
+}
+
 crlf() {
 	sed -i -e 's/$/\r/' "$@" etc/modprobe.d/gpuimg-gpu-block.conf
 }
@@ -223,6 +228,7 @@ version_renamed() {
 	m 'its block of blacklist lines with CRLF' deb modules.alias bad "'$INITRD'" repacked $INITRD crlf -e /^install/d
 	m 'its block gone' deb modules.alias bad "'$INITRD'" repacked $INITRD rm etc/modprobe.d/gpuimg-gpu-block.conf
 	m 'a GPU module in it' deb initramfs.gpu-module note "'$INITRD': carries the GPU module 'nouveau'" repacked $INITRD gpu_module
+	m "NVIDIA's driver in it" deb initramfs.gpu-driver bad "nvidia-current-uvm.ko" repacked $INITRD gpu_driver
 	m 'virtio_blk not in it' deb initramfs.driver bad "'$INITRD': lacks 'virtio_blk'" repacked $INITRD no_module virtio_blk
 	m 'nvme not in it' deb initramfs.driver bad "'$INITRD': lacks 'nvme'" repacked $INITRD no_module nvme
 	m 'the driver of the root file system not in it' deb initramfs.driver bad "'$INITRD': lacks 'ext4'" repacked $INITRD no_module ext4
@@ -368,6 +374,35 @@ driver_for() { # version=of, ...
 	done
 }
 
+# A whole driver for both kernels, with what is to be wrong in it as a field of the module.
+driver_with() { # version, field of the old kernel's module
+	local version fields
+	for version in $OLD $NEW; do
+		fields="version=$1\\0name=nvidia\\0license=NVIDIA\\0vermagic=$version SMP"
+		[ "$version" != $OLD ] || fields+="\\0$2"
+		printf '__attribute__((used, section(".modinfo"))) static const char a[] = "%s";\n' "$fields" |
+			gcc -x c -c -o "$part/nvidia.ko" -
+		modules_out "$version"
+		cp "$part/nvidia.ko" "$part/root/lib/modules/$version/kernel/nvidia.ko"
+		modules_in "$version" nvidia
+	done
+}
+
+driver_for_another_kernel() {
+	driver_with 550.1 'author=x'
+	copied "/usr/lib/modules/$OLD/kernel/nvidia.ko" "/usr/lib/modules/$NEW/kernel/nvidia.ko"
+}
+
+driver_and_library() { # version, library's version
+	driver_with "$1" 'author=x'
+	text "/usr/lib/libcuda.so.$2" 'library'
+}
+
+torn_driver() {
+	driver_with 550.1 'author=x'
+	text "/usr/lib/modules/$OLD/kernel/nvidia.ko" 'torn'
+}
+
 no_boot_code() {
 	dd if=/dev/zero of="$raw" bs=440 count=1 conv=notrunc status=none
 	sfdisk -q --delete "$raw" 2
@@ -391,6 +426,10 @@ no_kernel() {
 	m "dpkg's work unfinished" deb packages bad 'not fully installed' unfinished
 	m 'a driver for one kernel only' deb driver.kernels bad "$NEW" driver_for $OLD=550.1
 	m 'a driver of two versions' deb driver.versions bad '550.2' driver_for $OLD=550.1 $NEW=550.2
+	m 'a driver that is damaged' deb driver.modules bad "'/lib/modules/$OLD/kernel/nvidia.ko'" torn_driver
+	m 'a driver for another kernel' deb driver.vermagic bad "by kernel $NEW: it was built for '$OLD'" driver_for_another_kernel
+	m "another driver's library" deb driver.userspace bad "libcuda.so.535.2' is not of the modules' version 550.1" driver_and_library 550.1 535.2
+	m "a driver's firmware missing" deb driver.firmware note "'/lib/firmware/nvidia/550.1/gsp_ga10x.bin'" driver_with 550.1 firmware=nvidia/550.1/gsp_ga10x.bin
 	m 'fstab with a /boot that is not there' deb - refused '/boot' edit /etc/fstab '$aUUID=99999999-7777-4888-8999-000000000000 /boot ext4 defaults 0 2'
 	m "fstab with another disk's root" deb fstab.root bad "'UUID=9" edit /etc/fstab '1s/UUID=1/UUID=9/'
 	m 'no kernel' deb kernel.present bad 'no kernel' no_kernel
@@ -401,6 +440,53 @@ no_kernel() {
 dbus_id() {
 	fs mkdir /var/lib/dbus
 	text /var/lib/dbus/machine-id '0123456789abcdef0123456789abcdef\n'
+}
+
+# containerd's main file: runc with systemd's cgroups, and the runtime with what is given.
+runtime_with() { # program, printf's format for more options
+	local runtimes='plugins."io.containerd.grpc.v1.cri".containerd.runtimes'
+	text /etc/containerd/config.toml "version = 2
+[$runtimes.runc]
+runtime_type = \"io.containerd.runc.v2\"
+[$runtimes.runc.options]
+SystemdCgroup = true
+[$runtimes.nvidia]
+runtime_type = \"io.containerd.runc.v2\"
+[$runtimes.nvidia.options]
+BinaryName = \"$1\"
+${2-}"
+}
+
+cdi_spec() {
+	fs mkdir /etc/cdi
+	text /etc/cdi/nvidia.yaml 'cdiVersion: "0.5.0"\nkind: nvidia.com/gpu\n'
+}
+
+@test "containerd's runtime, where it is wanted: each break is found and named" {
+	export MUT_INSPECT='--containerd-runtime nvidia'
+	m 'no such runtime' real containerd.runtime bad "no runtime 'nvidia'" text /etc/containerd/config.toml 'version = 2\n'
+	m 'no TOML' real containerd.runtime bad "'/etc/containerd/config.toml'" text /etc/containerd/config.toml 'version = \n'
+	m 'the CRI plugin disabled' real containerd.runtime bad 'the CRI plugin is disabled' runtime_disabled
+	m "without runc's cgroups" real containerd.cgroup bad 'SystemdCgroup' runtime_with /usr/bin/nvidia-container-runtime
+	m 'a program that is not there' real containerd.binary bad "'/opt/none'" runtime_with /opt/none 'SystemdCgroup = true\n'
+	m 'a CDI specification' real containerd.cdi bad "'/etc/cdi/nvidia.yaml'" cdi_spec
+	unset MUT_INSPECT
+	m 'a drop-in that nothing imports' real containerd.unread note '/etc/containerd/config.d/99-nvidia.toml' unread_dropin
+	m 'the schema of another version' real containerd.schema note "'io.containerd.cri.v1.runtime'" text /etc/containerd/config.toml 'version = 2\n[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]\n'
+	m 'the same breaks where nothing is wanted' real containerd.cgroup note 'SystemdCgroup' runtime_with /usr/bin/nvidia-container-runtime
+	all_found
+}
+
+runtime_disabled() {
+	runtime_with /usr/bin/nvidia-container-runtime
+	get /etc/containerd/config.toml "$part/with"
+	sed '1a disabled_plugins = ["io.containerd.grpc.v1.cri"]' "$part/with" >"$part/without"
+	put "$part/without" /etc/containerd/config.toml
+}
+
+unread_dropin() {
+	fs mkdir /etc/containerd/config.d
+	text /etc/containerd/config.d/99-nvidia.toml '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\nruntime_type = "x"\n'
 }
 
 @test "a real Debian: each break is found and named" {
@@ -420,6 +506,19 @@ dbus_id() {
 		initramfs.gpu-module of builds only: of another image it is a note, seen above
 		cmdline.kept of builds only, which know the base
 		leak.resolv of builds only, which know the base
+		driver.present of profiles that want a driver: tests/unit/test_proof_driver.c
+		driver.branch of profiles that want a driver: tests/unit/test_proof_driver.c
+		driver.version of profiles that want a driver: tests/unit/test_proof_driver.c
+		driver.flavour of profiles that want a driver: tests/unit/test_proof_driver.c
+		driver.signed of profiles that want a driver: tests/unit/test_proof_driver.c
+		driver.firmware of profiles that want a driver: otherwise it is a note, seen above
+		driver.loadable of profiles that want a driver: tests/unit/test_proof_driver.c
+		driver.cdi of profiles that want a driver: tests/unit/test_proof_driver.c
+		driver.hold of builds only, which know what they held
+		driver.preferences of builds only, which hold it to what they wrote
+		driver.unattended of builds only, which hold it to what they wrote
+		driver.dkms of builds only, which know whether it was to be unregistered
+		initramfs.later needs a driver in the image: tests/unit/test_generator.c
 		initramfs.lvm needs the appliance for its image: tests/guests/debian12-lvm.bats
 	END
 	awk -F'|' '/^## Findings/ { on = 1 } on && $3 ~ /bad/ { gsub(/[` ]/, "", $2); print $2 }' "$REPO/docs/inspect.md" | sort -u >"$BATS_TEST_TMPDIR/documented"

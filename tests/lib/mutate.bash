@@ -5,6 +5,7 @@
 #           m NAME IMAGE ID VERDICT TEXT FUNCTION [ARGUMENT]...
 #       copies the good image to $raw, calls the function on it, and wants a finding of that id and
 #       verdict whose text holds TEXT. 'refused' as verdict: exit code 4, TEXT in the message.
+#       MUT_INSPECT: options of 'inspect' for a row whose id depends on what is wanted.
 #       Changes are made by debugfs and mtools, which share no code with gpuimg.
 # shellcheck shell=bash disable=SC2154 # root_at and esp_at are good()'s
 
@@ -64,7 +65,8 @@ m() {
 
 judge() {
 	local name=$1 image=$2 id=$3 verdict=$4 text=$5 code=0 want
-	"$GPUIMG" inspect --json -q "$raw" >"$part/json" 2>"$part/err" || code=$?
+	# shellcheck disable=SC2086 # options, one a word
+	"$GPUIMG" inspect --json -q ${MUT_INSPECT-} "$raw" >"$part/json" 2>"$part/err" || code=$?
 	case $verdict in
 	bad) want=5 ;;
 	note) want=0 ;;

@@ -6,11 +6,11 @@
  */
 #include <archive.h>
 #include <archive_entry.h>
-#include <elf.h>
 
 #include "builder/inspect-internal.h"
 #include "builder/packages.h"
 #include "disk-fixture.h"
+#include "module-maker.h"
 
 #define KVER      "6.1.0-test"
 #define ROOT_UUID "11111111-2222-4333-8444-555555555555"
@@ -39,50 +39,13 @@ static void put_data(const char *dir, const char *path, const void *data, size_t
 	put(full, 0, data, size);
 }
 
-/* A relocatable object with nothing but .modinfo; fields are ended by '|'. */
-static size_t make_module(unsigned char *ret, size_t room, const char *fields)
-{
-	static const char names[] = "\0.modinfo\0.shstrtab";
-	size_t size = strlen(fields), at = sizeof(Elf64_Ehdr);
-	Elf64_Shdr s[3] = {{0}};
-	Elf64_Ehdr head = {
-		.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, 1},
-		.e_type = ET_REL,
-		.e_machine = EM_X86_64,
-		.e_version = 1,
-		.e_ehsize = sizeof(head),
-		.e_shentsize = sizeof(s[0]),
-		.e_shnum = 3,
-		.e_shstrndx = 2,
-	};
-
-	s[1] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC};
-	s[1].sh_offset = at;
-	s[1].sh_size = size;
-	s[1].sh_addralign = 1;
-	s[2] = (Elf64_Shdr){.sh_name = 10, .sh_type = SHT_STRTAB};
-	s[2].sh_offset = at + size;
-	s[2].sh_size = sizeof(names);
-	s[2].sh_addralign = 1;
-	head.e_shoff = (at + size + sizeof(names) + 7) & ~(size_t)7;
-	if (head.e_shoff + sizeof(s) > room)
-		fixture_fail("make a module", "no room");
-	memset(ret, 0, room);
-	memcpy(ret, &head, sizeof(head));
-	for (size_t i = 0; i < size; i++)
-		ret[at + i] = fields[i] == '|' ? 0 : (unsigned char)fields[i];
-	memcpy(ret + at + size, names, sizeof(names));
-	memcpy(ret + head.e_shoff, s, sizeof(s));
-	return head.e_shoff + sizeof(s);
-}
-
 static void put_module(const char *dir, const char *kver, const char *path, const char *fields)
 {
-	unsigned char data[2048];
 	CLEANUP_FREE char *full = str_format("lib/modules/%s/%s", kver, path);
-	size_t size = make_module(data, sizeof(data), fields);
+	struct made_module m;
 
-	put_data(dir, full, data, size);
+	module_make(&m, EM_X86_64, fields);
+	put_data(dir, full, m.data, m.size);
 }
 
 static void add_member(struct archive *a, const char *path, unsigned mode, const char *from)
@@ -209,7 +172,7 @@ static void asked_free(struct asked *a)
 }
 #define CLEANUP_ASKED __attribute__((cleanup(asked_free)))
 
-static struct asked ask(const char *dir, bool sealed)
+static struct asked ask_wanting(const char *dir, bool sealed, const char *runtime)
 {
 	struct asked a = {.err = ERROR_INIT};
 	CLEANUP_STRV struct strv params = strv_split("pci=nocrs pci=realloc", " ");
@@ -220,7 +183,9 @@ static struct asked ask(const char *dir, bool sealed)
 	                                  .params = &params,
 	                                  .blocked = &blocked,
 	                                  .module_blacklist = true,
-	                                  .sealed = sealed};
+	                                  .sealed = sealed,
+	                                  .containerd_runtime = runtime,
+	                                  .default_runtime = runtime != NULL};
 
 	make_file(image, 32 * MIB);
 	run("mke2fs", "-q", "-F", "-t", "ext4", "-U", ROOT_UUID, "-d", dir, image);
@@ -238,6 +203,11 @@ static struct asked ask(const char *dir, bool sealed)
 	a.result = inspect_run(&a.in, &want, &a.err);
 	a.in.work_dir = NULL;
 	return a;
+}
+
+static struct asked ask(const char *dir, bool sealed)
+{
+	return ask_wanting(dir, sealed, NULL);
 }
 
 static size_t count_of(const struct asked *a, enum finding_verdict verdict, const char *id)
@@ -298,68 +268,6 @@ static void check_documented(const struct asked *a, const char *docs)
 
 /* --- Parts --- */
 
-static size_t compress(char *to, size_t room, const void *data, size_t size,
-                       int (*filter)(struct archive *))
-{
-	struct archive *a = archive_write_new();
-	struct archive_entry *e = archive_entry_new();
-	size_t used = 0;
-
-	filter(a);
-	archive_write_set_format_raw(a);
-	archive_write_set_bytes_in_last_block(a, 1);
-	archive_write_open_memory(a, to, room, &used);
-	archive_entry_set_filetype(e, AE_IFREG);
-	if (archive_write_header(a, e) != ARCHIVE_OK ||
-	    archive_write_data(a, data, size) != (la_ssize_t)size ||
-	    archive_write_close(a) != ARCHIVE_OK)
-		fixture_fail("compress", archive_error_string(a));
-	archive_entry_free(e);
-	archive_write_free(a);
-	return used;
-}
-
-static void test_module_version(void)
-{
-	unsigned char module[2048], wrong[2048];
-	char packed[8192];
-	size_t size = make_module(module, sizeof(module),
-	                          "license=NVIDIA|srcversion=ABC|version=550.54.14|");
-	CLEANUP_FREE char *plain = inspect_module_version(module, size);
-	CLEANUP_FREE char *xz =
-		inspect_module_version(packed, compress(packed, sizeof(packed), module, size,
-	                                                archive_write_add_filter_xz));
-	CLEANUP_FREE char *zstd =
-		inspect_module_version(packed, compress(packed, sizeof(packed), module, size,
-	                                                archive_write_add_filter_zstd));
-	CLEANUP_FREE char *gz =
-		inspect_module_version(packed, compress(packed, sizeof(packed), module, size,
-	                                                archive_write_add_filter_gzip));
-	CLEANUP_FREE char *text = inspect_module_version("#!/bin/sh\n", 10);
-	CLEANUP_FREE char *nothing = inspect_module_version("", 0);
-	bool quiet = true, within = true;
-
-	check_str(plain, "550.54.14", "a module says its version, and not its srcversion");
-	check_str(xz, "550.54.14", "one that xz compressed does");
-	check_str(zstd, "550.54.14", "one that zstd compressed does");
-	check_str(gz, "550.54.14", "one that gzip compressed does");
-	check(!text && !nothing, "a script and an empty file have none");
-	for (size_t cut = 0; cut < size; cut++) {
-		CLEANUP_FREE char *found = inspect_module_version(module, cut);
-
-		quiet = quiet && !found;
-	}
-	check(quiet, "a module that is cut off anywhere has none");
-	for (size_t at = 0; at < size; at++) {
-		memcpy(wrong, module, size);
-		wrong[at] = 0xff;
-		CLEANUP_FREE char *found = inspect_module_version(wrong, size);
-
-		within = within && (!found || memmem(wrong, size, found, strlen(found)));
-	}
-	check(within, "with any byte damaged, what is found still stands in the file");
-}
-
 static void test_datasources(void)
 {
 	CLEANUP_STRV struct strv flow = {0};
@@ -387,41 +295,6 @@ static void test_datasources(void)
 	      "a comment and a key of something else are none");
 	inspect_datasources("datasource_list: [A]\ndatasource_list: [B]", &twice);
 	check(twice.count == 1 && strv_has(&twice, "B"), "the last one counts");
-}
-
-static void test_containerd_config(void)
-{
-	static const char text[] =
-		"version = 2 # of the schema\n"
-		"imports = [\"/etc/containerd/conf.d/*.toml\",\n  'more.toml'] # \"no.toml\"\n"
-		"disabled_plugins = [ \"cri\" ]\n"
-		"[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n"
-		"  default_runtime_name = \"runc\"\n"
-		"  [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes]\n"
-		"    [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n"
-		"      version = 7\n"
-		"      [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n"
-		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.\"nvidia-cdi\"]\r\n"
-		"# [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.comment]\n";
-	CLEANUP_CONTAINERD_CONFIG struct containerd_config c = {0};
-	CLEANUP_CONTAINERD_CONFIG struct containerd_config torn = {0};
-	CLEANUP_FREE char *runtimes = NULL;
-	CLEANUP_FREE char *imports = NULL;
-
-	inspect_containerd_parse(&c, text);
-	runtimes = strv_join(&c.runtimes, "; ");
-	imports = strv_join(&c.imports, "; ");
-	check_str(runtimes,
-	          "runc io.containerd.grpc.v1.cri; nvidia-cdi io.containerd.cri.v1.runtime",
-	          "runtimes of both schemas are read, and neither options nor comments");
-	check_str(imports, "/etc/containerd/conf.d/*.toml; more.toml",
-	          "imports of several lines are read");
-	check(c.version == 2, "the first version is the file's");
-	check(c.disabled.count == 1 && strv_has(&c.disabled, "cri"), "disabled plugins are read");
-	check_str(c.default_runtime, "runc", "the default runtime is read");
-	inspect_containerd_parse(&torn,
-	                         "imports = [\"a\n[plugins.\"x\n[\n]\n='\nversion = 99999999");
-	check(torn.runtimes.count == 0 && torn.version == 0, "a torn file gives nothing");
 }
 
 /* --- Whole images --- */
@@ -552,7 +425,12 @@ static void test_wrong(const char *docs)
 	      "no control byte of the guest is printed");
 	check(is_bad(&a, "driver.kernels"),
 	      "a kernel without the driver that another one has is bad");
-	check(contains(bad, "for kernel " KVER ", but not for 6.2.0-test"), "both are named");
+	check(contains(bad,
+	               "kernel 6.2.0-test has no modules of NVIDIA's, and kernel " KVER " has"),
+	      "both are named");
+	check(is_bad(&a, "driver.vermagic") && is_noted(&a, "driver.userspace") &&
+	              is_noted(&a, "driver.modules") && !is_noted(&a, "driver.present"),
+	      "a driver that nobody wants is told of where it is not whole");
 	check(is_noted(&a, "driver.host") && contains(notes, "kernel modules (550.54.14)"),
 	      "a host driver is a note that says its version");
 	check(contains(notes, "DKMS has nvidia/550.54.14 registered"), "a DKMS leftover is a note");
@@ -597,6 +475,66 @@ static void test_good(void)
 	      "its initramfs blocks the card's drivers");
 }
 
+#define RUNTIMES "plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes"
+
+static void put_runtime(const char *dir, const char *more, const char *binary)
+{
+	CLEANUP_FREE char *text = str_format(
+		"version = 2\n[" RUNTIMES ".runc]\nruntime_type = \"io.containerd.runc.v2\"\n"
+		"[" RUNTIMES ".runc.options]\nSystemdCgroup = true\n"
+		"[" RUNTIMES ".nvidia]\nruntime_type = \"io.containerd.runc.v2\"\n"
+		"[" RUNTIMES ".nvidia.options]\nBinaryName = \"%s\"\n%s",
+		binary, more);
+
+	put_text(dir, "etc/containerd/config.toml", text);
+}
+
+static void put_program(const char *dir, const char *path)
+{
+	CLEANUP_FREE char *full = str_format("%s/%s", dir, path);
+
+	put_text(dir, path, "#!");
+	run("chmod", "0755", full);
+}
+
+static void test_runtime(const char *docs)
+{
+	CLEANUP_ASKED struct asked none = ask_wanting("plain", true, "nvidia");
+	CLEANUP_ASKED struct asked bad = {0};
+	CLEANUP_ASKED struct asked told = {0};
+	CLEANUP_ASKED struct asked good = {0};
+
+	check(is_bad(&none, "containerd.runtime"), "a wanted runtime that is not there is bad");
+	check_documented(&none, docs);
+	make_root("runtime");
+	put_program("runtime", "usr/bin/containerd");
+	put_runtime("runtime", "", "/usr/bin/nvidia-container-runtime");
+	put_text("runtime", "etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n");
+	bad = ask_wanting("runtime", true, "nvidia");
+	told = ask("runtime", true);
+	check(is_bad(&bad, "containerd.cgroup") && is_bad(&bad, "containerd.binary") &&
+	              is_bad(&bad, "containerd.cdi"),
+	      "without runc's cgroup driver, without its program, beside a CDI specification it is bad");
+	check(is_bad(&bad, "containerd.runtime"),
+	      "so is one that is not the default, if it shall be");
+	check(is_noted(&told, "containerd.cgroup") && is_noted(&told, "containerd.binary") &&
+	              is_noted(&told, "containerd.cdi") && !is_bad(&told, "containerd.cgroup"),
+	      "where nobody wants it, each is a note");
+	check_documented(&bad, docs);
+	put_program("runtime", "usr/bin/nvidia-container-runtime");
+	put_runtime("runtime",
+	            "SystemdCgroup = true\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n"
+	            "default_runtime_name = \"nvidia\"\n",
+	            "/usr/bin/nvidia-container-runtime");
+	run("rm", "runtime/etc/cdi/nvidia.yaml");
+	good = ask_wanting("runtime", true, "nvidia");
+	check(!is_bad(&good, "containerd.runtime") && !is_bad(&good, "containerd.cgroup") &&
+	              !is_bad(&good, "containerd.binary") && !is_bad(&good, "containerd.cdi"),
+	      "one that is whole has nothing bad");
+	check_str(json_string_value(at(at(good.in.facts, "containerd"), "default_runtime")),
+	          "nvidia", "the facts name the default runtime");
+}
+
 static void test_cures(void)
 {
 	struct findings f = {0};
@@ -623,13 +561,12 @@ int main(void)
 
 	get(path, 0, docs, size);
 	fixture_begin(programs);
-	test_module_version();
 	test_datasources();
-	test_containerd_config();
 	test_cures();
 	test_plain(docs);
 	test_json();
 	test_wrong(docs);
 	test_good();
+	test_runtime(docs);
 	return tap_done();
 }
