@@ -59,6 +59,7 @@ static int make_key(struct cache_key **ret, struct cache *cache, const struct bo
 	cache_key_add_int(key, "memory_bytes", (int64_t)o->memory_bytes);
 	cache_key_add_int(key, "timeout_s", o->timeout_s);
 	cache_key_add_int(key, "early_only", o->early_only);
+	cache_key_add_int(key, "driver", o->driver);
 	cache_key_add(key, "qemu", qemu);
 	cache_key_add(key, "kvm_cpu", cpu);
 	if ((o->firmware == FIRMWARE_UEFI && add_firmware(key, cache, err) < 0) ||

@@ -11,8 +11,9 @@
 
 #include "boot-internal.h"
 
-#define LINE_MAX_BYTES 4096
-#define TEXT_MAX_BYTES 400
+#define LINE_MAX_BYTES   4096
+#define TEXT_MAX_BYTES   400
+#define NVIDIA_LINES_MAX 40
 /* QEMU's pci-testdev: its BAR 2 is the large one. */
 #define TESTDEV_MARK "[1b36:0005]"
 #define TESTDEV_BAR  "BAR 2"
@@ -51,6 +52,7 @@ void console_free(struct console *c)
 	free(c->seen.kernel_version);
 	free(c->seen.cmdline);
 	free(c->seen.firmware_version);
+	strv_free(&c->seen.nvidia);
 	free(c);
 }
 
@@ -257,6 +259,19 @@ static void prompt_line(struct console *c, const char *line)
 	kernel_runs(c, PHASE_USERSPACE);
 }
 
+/* "[   12.345678] NVRM: No NVIDIA GPU found.", "[   11.1] nvidia-nvlink: ...". */
+static void nvidia_line(struct console *c, const char *line)
+{
+	static const char *const marks[] = {"] NVRM: ", "] nvidia", NULL};
+	struct strv *lines = &c->seen.nvidia;
+
+	if (!has_stamp(line) || !has_one_of(line, marks))
+		return;
+	if (lines->count == NVIDIA_LINES_MAX)
+		strv_remove(lines, 0);
+	strv_take(lines, str_printable(line, TEXT_MAX_BYTES));
+}
+
 static void take_line(struct console *c, const char *line)
 {
 	static const char *const nouveau[] = {
@@ -279,6 +294,7 @@ static void take_line(struct console *c, const char *line)
 		c->seen.window_dropped = true;
 	if (has_one_of(line, nouveau))
 		c->seen.nouveau = true;
+	nvidia_line(c, line);
 }
 
 void console_feed(struct console *c, const char *data, size_t size)

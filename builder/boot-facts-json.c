@@ -6,7 +6,7 @@
 #include "boot.h"
 #include "json-text.h"
 
-enum kind { TEXT, FACT, LIST, BOOLEAN, REAL, COUNT, FIRMWARE, WINDOW };
+enum kind { TEXT, FACT, LIST, BOOLEAN, REAL, COUNT, FIRMWARE, WINDOW, DRIVER };
 
 struct field {
 	const char *name;
@@ -46,16 +46,40 @@ static const struct field fields[] = {
 	FIELD(nic_ok, FACT),
 	FIELD(serial_ok, FACT),
 	FIELD(failed_units, LIST),
+	FIELD(driver, DRIVER),
 	FIELD(machine_id, TEXT),
 	FIELD(host_keys, LIST),
 	FIELD(unseen, LIST),
 };
 
-#define FIELDS (sizeof(fields) / sizeof(*fields))
+#define DRIVER_FIELD(name, kind)                                                                   \
+	{                                                                                          \
+#name, kind, offsetof(struct boot_driver, name)                                    \
+	}
+
+static const struct field driver_fields[] = {
+	DRIVER_FIELD(loaded, FACT),       DRIVER_FIELD(no_card, FACT),
+	DRIVER_FIELD(exit_code, TEXT),    DRIVER_FIELD(message, TEXT),
+	DRIVER_FIELD(module, TEXT),       DRIVER_FIELD(version, TEXT),
+	DRIVER_FIELD(vermagic, TEXT),     DRIVER_FIELD(modules, LIST),
+	DRIVER_FIELD(devices, LIST),      DRIVER_FIELD(smi, TEXT),
+	DRIVER_FIELD(kernel_lines, LIST), DRIVER_FIELD(unit_lines, LIST),
+};
+
+#define COUNT_OF(table) (sizeof(table) / sizeof(*(table)))
 
 static const char *const fact_names[] = {"unseen", "no", "yes"};
 static const char *const firmware_names[] = {"bios", "uefi"};
 static const char *const window_names[] = {"unreachable", "reachable"};
+
+static json_t *fields_json(const struct field *table, size_t count, const void *base);
+
+/* Null where nobody asked for a driver. */
+static json_t *driver_json(const struct boot_driver *driver)
+{
+	return driver->asked ? fields_json(driver_fields, COUNT_OF(driver_fields), driver)
+	                     : json_null();
+}
 
 static json_t *field_json(const struct field *f, const void *at)
 {
@@ -76,18 +100,25 @@ static json_t *field_json(const struct field *f, const void *at)
 		return json_string(firmware_names[*(const enum boot_firmware *)at]);
 	case WINDOW:
 		return json_string(window_names[*(const enum boot_window *)at]);
+	case DRIVER:
+		return driver_json(at);
 	}
 	return json_null();
 }
 
-json_t *boot_facts_json(const struct boot_facts *facts)
+static json_t *fields_json(const struct field *table, size_t count, const void *base)
 {
 	json_t *o = json_object();
 
-	for (size_t i = 0; i < FIELDS; i++)
-		json_object_set_new(o, fields[i].name,
-		                    field_json(&fields[i], (const char *)facts + fields[i].offset));
+	for (size_t i = 0; i < count; i++)
+		json_object_set_new(o, table[i].name,
+		                    field_json(&table[i], (const char *)base + table[i].offset));
 	return o;
+}
+
+json_t *boot_facts_json(const struct boot_facts *facts)
+{
+	return fields_json(fields, COUNT_OF(fields), facts);
 }
 
 /* The index of a name; -1: it is none of them. */
@@ -120,6 +151,16 @@ static bool read_list(struct strv *at, const json_t *value)
 	return json_is_array(value);
 }
 
+static const struct field *read_fields(const struct field *table, size_t count, void *base,
+                                       const json_t *o);
+
+static bool read_driver(struct boot_driver *at, const json_t *value)
+{
+	at->asked = json_is_object(value);
+	return json_is_null(value) ||
+	       (at->asked && !read_fields(driver_fields, COUNT_OF(driver_fields), at, value));
+}
+
 static bool read_field(const struct field *f, void *at, const json_t *value)
 {
 	int index;
@@ -150,20 +191,31 @@ static bool read_field(const struct field *f, void *at, const json_t *value)
 		index = name_index(value, window_names, 2);
 		*(enum boot_window *)at = index == 1 ? WINDOW_REACHABLE : WINDOW_UNREACHABLE;
 		return index >= 0;
+	case DRIVER:
+		return read_driver(at, value);
 	}
 	return false;
+}
+
+/* The first field that 'o' lacks or has of another type; NULL: it has all. */
+static const struct field *read_fields(const struct field *table, size_t count, void *base,
+                                       const json_t *o)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!read_field(&table[i], (char *)base + table[i].offset,
+		                json_object_get(o, table[i].name)))
+			return &table[i];
+	return NULL;
 }
 
 int boot_facts_from_json(struct boot_facts *ret, const json_t *json, struct error *err)
 {
 	struct boot_facts facts = {0};
+	const struct field *bad = read_fields(fields, COUNT_OF(fields), &facts, json);
 
-	for (size_t i = 0; i < FIELDS; i++) {
-		if (read_field(&fields[i], (char *)&facts + fields[i].offset,
-		               json_object_get(json, fields[i].name)))
-			continue;
+	if (bad) {
 		boot_facts_free(&facts);
-		return error_set(err, "the facts of a boot have no proper '%s'", fields[i].name);
+		return error_set(err, "the facts of a boot have no proper '%s'", bad->name);
 	}
 	*ret = facts;
 	return 0;

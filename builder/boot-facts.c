@@ -15,7 +15,7 @@
 #define CMDLINE_MAX    4096
 #define RESOURCE_UNSET 0x20000000U /* IORESOURCE_UNSET: sysfs shows a range that is none */
 
-/* Drivers of the kernel's own that claim an NVIDIA card; nvidia itself is wanted. */
+/* Drivers of the kernel's own that claim an NVIDIA card; nvidia itself is boot-driver.c's. */
 static const char *const unwanted[] = {"nouveau", "nova_core", "nova_drm",
                                        "nova",    "nvidiafb",  "rivafb"};
 
@@ -296,6 +296,7 @@ static void list_unseen(const struct source *s, struct boot_facts *f)
 	unseen(f, "nic_ok", f->nic_ok == FACT_UNSEEN, late);
 	unseen(f, "serial_ok", f->serial_ok == FACT_UNSEEN, s->why_early);
 	unseen(f, "failed_units", !s->late, s->why_late);
+	unseen(f, "driver", f->driver.asked && !f->driver.exit_code, late);
 	unseen(f, "cmdline", !f->cmdline, s->why_early);
 	unseen(f, "machine_id", !f->machine_id, early);
 	unseen(f, "host_keys", !f->host_keys.count, late);
@@ -323,6 +324,8 @@ void boot_facts_gather(const struct console *c, const struct boot_end *end, stru
 	nic_facts(&s, &f);
 	listed(&s, "failed", &f.failed_units);
 	listed(&s, "host_keys", &f.host_keys);
+	if (end->driver)
+		boot_driver_gather(c, &f.driver);
 	list_unseen(&s, &f);
 	source_free(&s);
 	*ret = f;
@@ -341,5 +344,6 @@ void boot_facts_free(struct boot_facts *f)
 	strv_free(&f->failed_units);
 	strv_free(&f->host_keys);
 	strv_free(&f->unseen);
+	boot_driver_free(&f->driver);
 	*f = (struct boot_facts){0};
 }

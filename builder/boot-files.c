@@ -65,7 +65,7 @@ int boot_files_make(struct boot_files *f, const struct boot_options *o, const ch
 		if (copy_vars(template, f->vars, err) < 0)
 			return error_code(err, EXIT_HOST);
 	}
-	if (boot_seed_write(f->seed, o->data_dir, nonce, settle_s, err) < 0)
+	if (boot_seed_write(f->seed, o->data_dir, nonce, settle_s, o->driver, err) < 0)
 		return error_code(err, EXIT_HOST);
 	if (export_overlay(f->overlay, o->image, o->format, o->log, err) < 0)
 		return error_code(err, EXIT_HOST);

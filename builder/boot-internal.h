@@ -53,8 +53,9 @@ struct console_seen {
 	bool cloud_done; /* cloud-init says that it has finished */
 	bool power_off, restart;
 	bool window_dropped;
-	bool nouveau;    /* nouveau or nova spoke up about a device */
-	bool disk_error; /* the kernel told of a block device or file system that fails */
+	bool nouveau;       /* nouveau or nova spoke up about a device */
+	struct strv nvidia; /* lines of NVIDIA's driver, the last ones */
+	bool disk_error;    /* the kernel told of a block device or file system that fails */
 	enum fact bar_assigned;
 	char *bar_address;
 	char *bar_message;
@@ -82,6 +83,7 @@ bool console_range_good(const struct console *c, uint64_t start, uint64_t end);
 struct boot_end {
 	const char *how; /* how the run ended, for people */
 	bool early_only;
+	bool driver;   /* the guest was to try NVIDIA's driver */
 	bool has_card; /* this QEMU can carry the NVIDIA-like card */
 	struct fake_gpu_counts card;
 };
@@ -89,14 +91,22 @@ struct boot_end {
 /* Fills all but firmware, window, seconds and accelerator. */
 void boot_facts_gather(const struct console *c, const struct boot_end *end, struct boot_facts *ret);
 
+/* --- NVIDIA's driver (boot-driver.c) --- */
+
+/* All of 'ret', from the late frame; the kernel's lines of the console stand in without one. */
+void boot_driver_gather(const struct console *c, struct boot_driver *ret);
+void boot_driver_free(struct boot_driver *d);
+/* kernel: that runs, or NULL. One line in 'reasons' for each point that failed. */
+void boot_driver_judge(const struct boot_driver *d, const char *kernel, struct strv *reasons);
+
 /* --- The seed (boot-seed.c) --- */
 
 /*
  * Writes the NoCloud volume (ISO 9660, label "cidata") to a new file 'path'. settle_s: how long
- * the guest may take to come to rest before it tells its late facts.
+ * the guest may take to come to rest before it tells its late facts. driver: it tries NVIDIA's.
  */
 int boot_seed_write(const char *path, const char *data_dir, const char *nonce, unsigned settle_s,
-                    struct error *err);
+                    bool driver, struct error *err);
 
 /* --- The files of one run (boot-files.c) --- */
 

@@ -3,7 +3,7 @@
  * Verdicts. A fact that decides and was not seen counts against the image (or voids the
  * control): a test that looked away must not pass.
  */
-#include "boot.h"
+#include "boot-internal.h"
 #include "cmdline.h"
 
 const char *verdict_name(enum verdict v)
@@ -37,6 +37,13 @@ static void judge_bar(const struct boot_facts *f, struct strv *reasons)
 		strv_add(reasons, "whether the large BAR is assigned could not be seen");
 }
 
+/* A driver that ran reads the card too. Then a read tells nothing, where no other one was there. */
+static bool reads_are_nvidias(const struct boot_facts *f)
+{
+	return boot_driver_runs(&f->driver) && f->nouveau_loaded == FACT_NO &&
+	       f->nouveau_loadable_by_alias == FACT_NO;
+}
+
 /* Either sight is enough; each counts by itself. */
 static void judge_nouveau(const struct boot_facts *f, struct strv *reasons)
 {
@@ -44,9 +51,10 @@ static void judge_nouveau(const struct boot_facts *f, struct strv *reasons)
 		strv_add(reasons, "nouveau or nova is loaded");
 	if (f->nouveau_loadable_by_alias == FACT_YES)
 		strv_add(reasons, "udev would load nouveau or nova for an NVIDIA card");
-	if (f->card_probed == FACT_YES)
-		strv_addf(reasons, "a driver touched the NVIDIA-like card (%llu reads of BAR0)",
-		          (unsigned long long)f->card_reads);
+	if (f->card_probed == FACT_YES && !reads_are_nvidias(f))
+		strv_addf(reasons, "a driver touched the NVIDIA-like card (%llu reads of BAR0)%s",
+		          (unsigned long long)f->card_reads,
+		          f->driver.asked ? ", and that it was NVIDIA's could not be seen" : "");
 	if (f->nouveau_loadable_by_alias == FACT_UNSEEN && f->card_probed == FACT_UNSEEN)
 		strv_add(reasons, "whether nouveau or nova claims an NVIDIA card could not be "
 		                  "seen, neither by its alias nor by reads of the card");
@@ -83,9 +91,9 @@ static void judge_devices(const struct boot_facts *f, struct strv *reasons)
 		strv_add(reasons, "no network interface has an address");
 }
 
-/* base: NULL if there is none. */
+/* base: NULL if there is none. notes: what is told, and changes no verdict. */
 static void judge_units(const struct boot_facts *f, const struct boot_facts *base,
-                        struct strv *reasons)
+                        struct strv *reasons, struct strv *notes)
 {
 	bool base_seen = base && base->booted == FACT_YES && base->userspace == FACT_YES;
 
@@ -94,7 +102,12 @@ static void judge_units(const struct boot_facts *f, const struct boot_facts *bas
 
 		if (base && strv_has(&base->failed_units, unit))
 			continue;
-		if (base_seen)
+		if (boot_driver_excuses(&f->driver, unit))
+			strv_addf(notes,
+			          "unit '%s' failed for lack of a card that answers, which is no "
+			          "fault of the image",
+			          unit);
+		else if (base_seen)
 			strv_addf(reasons, "unit '%s' failed, which it does not in the base", unit);
 		else
 			strv_addf(reasons,
@@ -107,15 +120,20 @@ static void judge_units(const struct boot_facts *f, const struct boot_facts *bas
 static enum verdict judge(const struct boot_facts *built, const struct boot_facts *base,
                           const struct strv *expect_params, struct strv *reasons)
 {
+	CLEANUP_STRV struct strv notes = {0};
 	size_t before = reasons->count;
+	enum verdict verdict;
 
 	judge_boot(built, reasons);
 	judge_bar(built, reasons);
 	judge_nouveau(built, reasons);
+	boot_driver_judge(&built->driver, built->kernel, reasons);
 	judge_params(built, expect_params, reasons);
 	judge_devices(built, reasons);
-	judge_units(built, base, reasons);
-	return reasons->count > before ? VERDICT_FAILED : VERDICT_PASSED;
+	judge_units(built, base, reasons, &notes);
+	verdict = reasons->count > before ? VERDICT_FAILED : VERDICT_PASSED;
+	strv_add_all(reasons, &notes);
+	return verdict;
 }
 
 enum verdict boot_judge(const struct boot_facts *built, const struct strv *expect_params,

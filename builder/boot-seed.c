@@ -58,8 +58,8 @@ static char *json_quoted(const char *text)
 	return quoted;
 }
 
-static int user_data(const char *data_dir, const char *nonce, unsigned settle_s, char **ret,
-                     struct error *err)
+static int user_data(const char *data_dir, const char *nonce, unsigned settle_s, bool driver,
+                     char **ret, struct error *err)
 {
 	CLEANUP_FREE char *text = NULL;
 	CLEANUP_FREE char *script = NULL;
@@ -76,6 +76,7 @@ static int user_data(const char *data_dir, const char *nonce, unsigned settle_s,
 	replace_all(&text, "@NONCE@", nonce);
 	replace_all(&text, "@SETTLE@", settle);
 	replace_all(&text, "@MODALIAS@", FAKE_GPU_MODALIAS);
+	replace_all(&text, "@DRIVER@", driver ? "nvidia" : "");
 	replace_all(&text, "@SCRIPT@", quoted);
 	*ret = STEAL(text);
 	return 0;
@@ -111,14 +112,14 @@ static int write_iso(int fd, const char *meta, const char *user)
 }
 
 int boot_seed_write(const char *path, const char *data_dir, const char *nonce, unsigned settle_s,
-                    struct error *err)
+                    bool driver, struct error *err)
 {
 	CLEANUP_FREE char *meta = NULL;
 	CLEANUP_FREE char *user = NULL;
 	CLEANUP_CLOSE int fd = -1;
 
 	if (read_template(data_dir, "meta-data", &meta, err) < 0 ||
-	    user_data(data_dir, nonce, settle_s, &user, err) < 0)
+	    user_data(data_dir, nonce, settle_s, driver, &user, err) < 0)
 		return -1;
 	replace_all(&meta, "@NONCE@", nonce);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

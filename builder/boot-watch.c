@@ -14,6 +14,7 @@
 #define TICK_MS             200
 #define PANIC_GRACE_MS      2000
 #define CLOUD_DONE_GRACE_MS 60000
+#define DRIVER_GRACE_MS     240000 /* facts.sh waits for modprobe and nvidia-smi */
 
 static void keep_tail(struct run *r, const char *data, size_t size)
 {
@@ -129,6 +130,13 @@ static char *qemu_ended(struct run *r)
 	                              : "the guest powered off or restarted without a word");
 }
 
+/* How long the late facts may take once cloud-init has finished. */
+static int64_t after_cloud_ms(const struct run *r)
+{
+	return r->patience->settle_s * 1000L + CLOUD_DONE_GRACE_MS +
+	       (r->o->driver ? DRIVER_GRACE_MS : 0);
+}
+
 /* NULL: go on. */
 static char *end_reason(struct run *r, unsigned timeout_s)
 {
@@ -153,7 +161,7 @@ static char *end_reason(struct run *r, unsigned timeout_s)
 		                  console_seen(r->console)->panic_message);
 	if (!early && silent_after_login(r))
 		return str_copy("a login prompt, and no facts");
-	if (early && passed(r->cloud_done_at, r->patience->settle_s * 1000L + CLOUD_DONE_GRACE_MS))
+	if (early && passed(r->cloud_done_at, after_cloud_ms(r)))
 		return str_copy("cloud-init finished, and no late facts");
 	if (!early && !r->login_at && passed(r->last_output, r->patience->stall_ms))
 		return str_format("%s %u s", BOOT_STALLED, r->patience->stall_ms / 1000);

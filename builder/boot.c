@@ -106,8 +106,10 @@ static int start_qemu(struct run *r, const struct host_qemu *host, struct error 
 
 static void gather(struct run *r, struct boot_facts *ret)
 {
-	struct boot_end end = {
-		.how = r->how, .early_only = r->o->early_only, .has_card = r->gpu != NULL};
+	struct boot_end end = {.how = r->how,
+	                       .early_only = r->o->early_only,
+	                       .driver = r->o->driver,
+	                       .has_card = r->gpu != NULL};
 
 	if (r->gpu) {
 		end.card = fake_gpu_counts(r->gpu);

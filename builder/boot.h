@@ -30,10 +30,27 @@ struct boot_options {
 	unsigned timeout_s;       /* 0: default by accelerator */
 	bool kvm;                 /* what accel_probe() said */
 	bool early_only;          /* stop once the early facts are in (a control needs no more) */
+	bool driver;              /* the image has NVIDIA's driver: try to load it */
 	const char *console_path; /* the console log is kept here; NULL: in work_dir */
 	const char *work_dir;     /* for overlay, seed, sockets; must exist */
 	const char *data_dir;     /* holds boot/smoke/, what the guest is given to run */
 	struct log *log;
+};
+
+/* What the guest tells of NVIDIA's driver, at its end; JSON null where nobody asked. */
+struct boot_driver {
+	bool asked;
+	enum fact loaded;         /* the module stands in /proc/modules, after "modprobe nvidia" */
+	enum fact no_card;        /* its code ran, and found no card that answers */
+	char *exit_code;          /* of modprobe: "0", "1", "none within 120 s"; NULL: unseen */
+	char *message;            /* of modprobe */
+	char *module;             /* what "nvidia" comes to by install lines and aliases */
+	char *version, *vermagic; /* of that module's file, by modinfo */
+	struct strv modules;      /* in /proc/modules, of names that start with "nvidia" */
+	struct strv devices;      /* /dev/nvidia... */
+	struct strv kernel_lines; /* the kernel's own, the last ones */
+	struct strv unit_lines;   /* "UNIT: LINE", of the driver's units that failed */
+	char *smi; /* nvidia-smi's exit code and message; NULL: it is not there, or unseen */
 };
 
 struct boot_facts {
@@ -59,6 +76,7 @@ struct boot_facts {
 	enum fact nic_ok;    /* a NIC has a global address */
 	enum fact serial_ok; /* kernel or userspace was heard on ttyS0 */
 	struct strv failed_units; /* systemd units in state failed at the end */
+	struct boot_driver driver;
 	char *cmdline;    /* /proc/cmdline; NULL: unseen (the console's "Command line:" then) */
 	char *machine_id; /* of this boot */
 	struct strv host_keys; /* fingerprints of the SSH host keys of this boot */
@@ -88,9 +106,18 @@ int boot_facts_from_json(struct boot_facts *ret, const json_t *facts, struct err
 enum verdict { VERDICT_PASSED, VERDICT_FAILED, VERDICT_VOID };
 const char *verdict_name(enum verdict v);
 
+/* Whether the driver's module loads: all of it, or as far as a machine without the card lets it. */
+bool boot_driver_runs(const struct boot_driver *d);
+/* Whether the unit fails for lack of a card that answers: told, and held against no image. */
+bool boot_driver_excuses(const struct boot_driver *d, const char *unit);
+
 /*
+ * With a driver asked for, its module must load, or stop for nothing but the lack of a card that
+ * answers; reads of the card are then nvidia's, as long as nouveau is seen to stay away.
+ *
  * expect_params: parameters that /proc/cmdline must hold (cmdline_holds). reasons: one line
- * for each point that failed. For a built image alone: every failed unit counts.
+ * for each point that failed, or is told and changes no verdict. For a built image alone: every
+ * failed unit counts, but those that boot_driver_excuses().
  */
 enum verdict boot_judge(const struct boot_facts *built, const struct strv *expect_params,
                         struct strv *ret_reasons);

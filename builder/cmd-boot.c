@@ -92,6 +92,7 @@ static int run(const struct job *job, struct log *log, enum verdict *ret, struct
 		.image = o->base,
 		.control = o->control,
 		.params = &o->expect,
+		.driver = o->boot_driver,
 		.work_dir = job->work_dir,
 		.log = log,
 	};

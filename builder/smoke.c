@@ -122,6 +122,7 @@ static int prepare(struct runner *r, const struct smoke *s, const char *firmware
 		.console_path = r->console,
 		.work_dir = r->work_dir,
 		.data_dir = s->data_dir,
+		.driver = s->driver && !control,
 		.early_only = control, /* it shows its failure early; see finish_base() */
 		.log = s->log,
 	};
@@ -139,9 +140,17 @@ static void remember(const struct smoke *s, const struct runner *r)
  * A unit that fails in the base too does not count against the image: only then is the rest of
  * the base's boot worth its minutes.
  */
+static bool units_want_base(const struct boot_facts *f)
+{
+	for (size_t i = 0; i < f->failed_units.count; i++)
+		if (!boot_driver_excuses(&f->driver, f->failed_units.items[i]))
+			return true;
+	return false;
+}
+
 static void finish_base(struct runner *image, struct runner *base)
 {
-	if (image->result < 0 || base->result < 0 || image->facts.failed_units.count == 0)
+	if (image->result < 0 || base->result < 0 || !units_want_base(&image->facts))
 		return;
 	log_note(base->options.log,
 	         "units failed in the image: boots the base to its end, to compare");
@@ -273,6 +282,38 @@ static const char *bar_text(const json_t *facts)
 	return address ? address : "unassigned";
 }
 
+static const char *text_of(const json_t *object, const char *key, const char *instead)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : instead;
+}
+
+static bool is_yes(const json_t *object, const char *key)
+{
+	return strcmp(text_of(object, key, ""), "yes") == 0;
+}
+
+/* "NVIDIA driver 535.261.03 (nvidia-current): its module runs, and finds no card that answers" */
+static void print_driver(const json_t *facts, struct log *log)
+{
+	const json_t *driver = json_object_get(facts, "driver");
+	const char *how = "its module does not load";
+
+	if (!json_is_object(driver))
+		return;
+	if (is_yes(driver, "loaded"))
+		how = "its module is loaded";
+	else if (is_yes(driver, "no_card"))
+		how = "its module runs, and finds no card that answers";
+	else if (!json_is_string(json_object_get(driver, "exit_code")))
+		how = "unseen";
+	log_note(log, "  NVIDIA driver %s (%s): %s; %" JSON_INTEGER_FORMAT " reads of the card",
+	         text_of(driver, "version", "of unknown version"),
+	         text_of(driver, "module", "no module"), how,
+	         json_integer_value(json_object_get(facts, "card_reads")));
+}
+
 void smoke_print(const json_t *report, struct log *log)
 {
 	const json_t *runs = json_object_get(report, "runs");
@@ -289,6 +330,7 @@ void smoke_print(const json_t *report, struct log *log)
 		         bar_text(json_object_get(run, "image")),
 		         json_is_null(base) ? "" : ", of the base ",
 		         json_is_null(base) ? "" : bar_text(base));
+		print_driver(json_object_get(run, "image"), log);
 		for (size_t j = 0; j < json_array_size(reasons); j++)
 			log_note(log, "  %s", json_string_value(json_array_get(reasons, j)));
 	}

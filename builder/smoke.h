@@ -20,6 +20,7 @@ struct smoke {
 	struct strv firmware;
 	const struct strv *params; /* expected in /proc/cmdline */
 	bool kvm;
+	bool driver; /* the image (not the control) has NVIDIA's driver, which shall load */
 	/* Boots are taken from here, those that passed are put there, by the SHA-256 of what was
 	 * booted. A NULL digest: that one is booted in any case. */
 	struct cache *cache; /* may be NULL */
@@ -37,7 +38,8 @@ struct smoke {
  */
 int smoke_run(const struct smoke *s, enum verdict *ret_verdict, json_t **ret_report,
               struct error *err);
-/* For people: one line for each firmware, with the BAR's address before and after. */
+/* For people: a line for each firmware, with the BAR's address before and after, and one for the
+ * driver. */
 void smoke_print(const json_t *report, struct log *log);
 
 #endif

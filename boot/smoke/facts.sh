@@ -4,12 +4,14 @@
 # Why: QEMU sees the card from outside only; what modprobe would load is known in the guest.
 # See it on a node: sh facts.sh early test 0 MODALIAS; the lines appear on /dev/ttyS0.
 #
-# usage: facts.sh early|late NONCE SETTLE_SECONDS MODALIAS
+# usage: facts.sh early|late NONCE SETTLE_SECONDS MODALIAS [DRIVER]
+# DRIVER: a module that the late part tries to load, "nvidia".
 
 phase=$1
 nonce=$2
 settle=$3
 modalias=$4
+driver=$5
 number=0
 frame=
 
@@ -113,6 +115,82 @@ nic_fact() {
 	fi
 }
 
+# attempt SECONDS COMMAND...: $code and $said tell how it ended. A process that hangs in the
+# kernel cannot be killed: the boot test goes on without it.
+attempt() {
+	limit=$1 waited=0
+	shift
+	rm -f "$scratch/code"
+	(
+		"$@" >"$scratch/said" 2>&1 </dev/null
+		echo $? >"$scratch/code.new"
+		mv "$scratch/code.new" "$scratch/code"
+	) &
+	while [ ! -e "$scratch/code" ] && [ "$waited" -lt "$limit" ]; do
+		sleep 1
+		waited=$((waited + 1))
+	done
+	code=$(cat "$scratch/code" 2>/dev/null)
+	if [ -z "$code" ]; then
+		kill -9 $!
+		code="none within $limit s"
+	fi 2>/dev/null
+	said=$(head -c 1500 "$scratch/said" 2>/dev/null)
+}
+
+# The module that "modprobe NAME" ends at: a file's name, or what an install line leads on to
+# ("install modprobe -i nvidia-current ...").
+resolved() {
+	modprobe -D "$1" 2>/dev/null | sed -n \
+		-e 's,^insmod .*/\([^/ ]*\)\.ko.*,\1,p' \
+		-e 's,^install .*modprobe  *\(-[^ ]*  *\)*\([^- ;$][^ ;]*\).*,\2,p' | tail -n 1
+}
+
+driver_module_facts() {
+	module=$(resolved "$driver")
+	fact driver_module "$module"
+	have modinfo || return
+	fact driver_version "$(modinfo -F version "${module:-$driver}" 2>/dev/null)"
+	fact driver_vermagic "$(modinfo -F vermagic "${module:-$driver}" 2>/dev/null)"
+}
+
+# "UNIT: LINE" of what the driver's failed units said themselves.
+driver_unit_lines() {
+	systemctl list-units --state=failed --plain --no-legend --no-pager | cut -d ' ' -f 1 |
+		grep -e '^nvidia-' -e '^systemd-modules-load' | while read -r unit; do
+		# a daemon that is gone already is known to the journal by its name only
+		journalctl -b -q --no-pager -o cat _SYSTEMD_UNIT="$unit" + \
+			SYSLOG_IDENTIFIER="${unit%.service}" | tail -n 12 |
+			cut -c 1-200 | sed "s/^/$unit: /"
+	done
+}
+
+# Whether the driver loads, as far as it goes without a card that answers. Each user of a driver
+# that found no card loads it once more: its lines are read before nvidia-smi does that.
+driver_facts() {
+	have modprobe || return
+	scratch=$(mktemp -d /run/gpuimg-facts.XXXXXX) || return
+	attempt 120 modprobe "$driver"
+	fact driver_exit "$code"
+	fact driver_message "$said"
+	fact driver_modules "$(cut -d ' ' -f 1 /proc/modules | grep '^nvidia')"
+	driver_module_facts
+	fact driver_kernel "$(dmesg 2>/dev/null |
+		grep -i -e nvrm -e nvidia -e 'module is rejected' -e 'unavailable key' |
+		sed 's/^ *//' | cut -c 1-160 | tail -n 24)"
+	if have nvidia-smi; then
+		attempt 60 nvidia-smi
+		fact driver_smi "exit code $code: $said"
+	fi
+	fact driver_devices "$(for node in /dev/nvidia*; do
+		[ -e "$node" ] && echo "$node"
+	done)"
+	if have journalctl; then
+		fact driver_units "$(driver_unit_lines 2>/dev/null)"
+	fi
+	rm -rf "$scratch"
+}
+
 unit_facts() {
 	have systemctl || return
 	fact state "$(systemctl is-system-running)"
@@ -132,6 +210,9 @@ collect() {
 	fact cmdline "$(cat /proc/cmdline)"
 	fact machine_id "$(cat /etc/machine-id 2>/dev/null)"
 	bar_fact
+	if [ "$phase" = late ] && [ -n "$driver" ]; then
+		driver_facts # before the loaded modules are told
+	fi
 	module_facts
 	disk_fact
 	if [ "$phase" = late ]; then

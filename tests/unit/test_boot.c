@@ -199,8 +199,11 @@ static void test_seed(struct bench *b)
 	check(text && strstr(text, "#cloud-config\n"), "user-data is a cloud-config");
 	check(text && strstr(text, FAKE_GPU_MODALIAS), "it asks for the card's alias");
 	check(text && !strstr(text, "@NONCE@") && !strstr(text, "@SCRIPT@") &&
-	              !strstr(text, "@SETTLE@") && !strstr(text, "@MODALIAS@"),
+	              !strstr(text, "@SETTLE@") && !strstr(text, "@MODALIAS@") &&
+	              !strstr(text, "@DRIVER@"),
 	      "no place of the templates is left open");
+	check(text && (strstr(text, "\"nvidia\"]") != NULL) == b->options.driver,
+	      "the guest is told to try a driver only where one is asked for");
 }
 
 static void expect_error(const struct boot_options *o, enum exit_code code, const char *word,
@@ -266,6 +269,9 @@ int main(void)
 	test_frames(&b);
 	test_bad_guests(&b);
 	test_seed(&b);
+	b.options.driver = true;
+	test_seed(&b);
+	b.options.driver = false;
 	test_usage_errors(&b);
 	test_host_errors(&b);
 	setenv("PATH", "/usr/bin:/bin", 1);

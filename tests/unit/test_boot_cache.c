@@ -30,6 +30,12 @@ static struct boot_facts sample(void)
 
 	strv_add(&f.failed_units, "a.service");
 	strv_add(&f.unseen, "machine_id: \xc3\xa4");
+	f.driver = (struct boot_driver){.asked = true,
+	                                .loaded = FACT_NO,
+	                                .no_card = FACT_YES,
+	                                .exit_code = str_copy("1"),
+	                                .version = str_copy("535.309.01")};
+	strv_add(&f.driver.kernel_lines, "NVRM: No NVIDIA GPU found.");
 	return f;
 }
 
@@ -71,6 +77,13 @@ static void test_facts_and_back(void)
 	check(keys > 20 && wrong == 0, "a field of another type is refused by its name");
 	json_decref(json);
 	boot_facts_free(&f);
+	f = (struct boot_facts){0};
+	json = boot_facts_json(&f);
+	check(json_is_null(json_object_get(json, "driver")) &&
+	              boot_facts_from_json(&back, json, &err) == 0 && !back.driver.asked,
+	      "no driver was asked for: null, and back");
+	boot_facts_free(&back);
+	json_decref(json);
 }
 
 static void write_text(const char *path, const char *text)
@@ -167,6 +180,9 @@ static void test_each_input(struct scene *s)
 	o = s->options;
 	o.early_only = false;
 	check(has(s, &o, SHA_A) == 0, "nor one to its end");
+	o = s->options;
+	o.driver = true;
+	check(has(s, &o, SHA_A) == 0, "nor one whose driver was not tried");
 	o = s->options;
 	o.kvm = true;
 	check(has(s, &o, SHA_A) == 0, "nor one under KVM");

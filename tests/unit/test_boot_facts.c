@@ -19,16 +19,23 @@ static struct console *new_console(void)
 	return console_new("n1", BAR_BYTES, 40);
 }
 
-static struct boot_facts facts_of(const struct console *c, bool early_only, uint64_t reads)
+static struct boot_facts facts_of_driver(const struct console *c, bool early_only, uint64_t reads,
+                                         bool driver)
 {
 	const struct boot_end end = {.how = "test",
 	                             .early_only = early_only,
+	                             .driver = driver,
 	                             .has_card = true,
 	                             .card = {.reads = reads}};
 	struct boot_facts f = {0};
 
 	boot_facts_gather(c, &end, &f);
 	return f;
+}
+
+static struct boot_facts facts_of(const struct console *c, bool early_only, uint64_t reads)
+{
+	return facts_of_driver(c, early_only, reads, false);
 }
 
 static void feed(struct console *c, const char *text)
@@ -310,15 +317,18 @@ struct transcript {
 	const char *nonce;
 	bool early_only;
 	uint64_t card_reads;
+	bool driver;
 };
 
 static const struct transcript transcripts[] = {
-	{"base-bios-unreachable", "69a82b10d46c4a0e", true, 2},
-	{"base-uefi-unreachable", "4b36fbdbf67fdd84", true, 2},
-	{"base-bios-reachable", "3693bf8376df0d3f", false, 2},
-	{"built-bios-unreachable", "3c30cbddc7e76034", false, 0},
-	{"built-uefi-unreachable", "82b5bead6accf93d", false, 0},
-	{"no-cloud-init", "none", false, 2},
+	{"base-bios-unreachable", "69a82b10d46c4a0e", true, 2, false},
+	{"base-uefi-unreachable", "4b36fbdbf67fdd84", true, 2, false},
+	{"base-bios-reachable", "3693bf8376df0d3f", false, 2, false},
+	{"built-bios-unreachable", "3c30cbddc7e76034", false, 0, false},
+	{"built-uefi-unreachable", "82b5bead6accf93d", false, 0, false},
+	{"no-cloud-init", "none", false, 2, false},
+	{"driver-bios-unreachable", "3cc53de7346a1e70", false, 21, true},
+	{"driver-missing", "e3dbef1845d92bde", false, 2, true},
 };
 
 static char *read_golden(const char *name, const char *suffix)
@@ -347,7 +357,7 @@ static void test_transcript(const struct transcript *t)
 
 	if (console)
 		feed(c, console);
-	f = facts_of(c, t->early_only, t->card_reads);
+	f = facts_of_driver(c, t->early_only, t->card_reads, t->driver);
 	json = boot_facts_json(&f);
 	got = json_dumps(json, JSON_INDENT(2));
 	with_newline = str_format("%s\n", got);
@@ -355,6 +365,71 @@ static void test_transcript(const struct transcript *t)
 	json_decref(json);
 	boot_facts_free(&f);
 	console_free(c);
+}
+
+/* What the judge makes of a real run with a driver. */
+static void test_driver_verdict(const struct transcript *t, enum verdict want, size_t reasons)
+{
+	CLEANUP_FREE char *console = read_golden(t->name, ".log");
+	CLEANUP_STRV struct strv told = {0};
+	CLEANUP_FREE char *all = NULL;
+	struct console *c = console_new(t->nonce, BAR_BYTES, 40);
+	struct boot_facts f;
+
+	feed(c, console ? console : "");
+	f = facts_of_driver(c, t->early_only, t->card_reads, t->driver);
+	check(boot_judge(&f, NULL, &told) == want, "the verdict of '%s' is %s", t->name,
+	      verdict_name(want));
+	all = strv_join(&told, "; ");
+	if (!check(told.count == reasons, "with %zu points told", reasons))
+		printf("# got: %s\n", all);
+	boot_facts_free(&f);
+	console_free(c);
+}
+
+/* --- The driver, where no frame came --- */
+
+static void driver_case(const char *lines, enum fact no_card, bool runs, const char *what)
+{
+	struct console *c = new_console();
+	struct boot_facts f;
+
+	feed(c, banner);
+	feed(c, lines);
+	feed(c, "node login: ");
+	f = facts_of_driver(c, false, 3, true);
+	check(f.driver.asked && f.driver.loaded == FACT_UNSEEN && f.driver.no_card == no_card &&
+	              boot_driver_runs(&f.driver) == runs,
+	      "%s", what);
+	check(told_unseen(&f, "driver:"), "what modprobe said is told as unseen");
+	boot_facts_free(&f);
+	f = facts_of(c, false, 3);
+	check(!f.driver.asked && !f.driver.kernel_lines.count && !told_unseen(&f, "driver:"),
+	      "and nothing of it where no driver was asked for");
+	boot_facts_free(&f);
+	console_free(c);
+}
+
+static void test_driver_console(void)
+{
+	CLEANUP_STRV struct strv many = {0};
+	CLEANUP_FREE char *flood = NULL;
+
+	driver_case("[   19.472956] NVRM: The NVIDIA probe routine failed for 1 device(s).\n"
+	            "[   19.473356] NVRM: None of the NVIDIA devices were initialized.\n",
+	            FACT_YES, true, "the module's own lines on the console tell that it ran");
+	driver_case("[   18.181567] nvidia: loading out-of-tree module taints kernel.\n"
+	            "[   18.265012] nvidia: Unknown symbol drm_open (err -2)\n",
+	            FACT_UNSEEN, false, "that it was looked at does not");
+	driver_case("[   19.473356] NVRM: None of the NVIDIA devices were initialized.\n"
+	            "[   19.473400] NVRM: loaded and obtained ownership of the NVIDIA device(s).\n",
+	            FACT_YES, false, "nor that another driver has the card");
+	driver_case("NVRM: No NVIDIA GPU found.\n", FACT_UNSEEN, false,
+	            "what is no line of the kernel's counts for nothing");
+	for (int i = 0; i < 1000; i++)
+		strv_add(&many, "[   19.473356] NVRM: GPU has fallen off the bus.");
+	flood = strv_join(&many, "\n");
+	driver_case(flood, FACT_YES, true, "a flood of lines is bounded");
 }
 
 /* The console of a quiet kernel: the transcript without a line that the kernel wrote. */
@@ -440,9 +515,12 @@ int main(void)
 	test_modules();
 	for (size_t i = 0; i < sizeof(transcripts) / sizeof(transcripts[0]); i++)
 		test_transcript(&transcripts[i]);
+	test_driver_verdict(&transcripts[6], VERDICT_PASSED, 2);
+	test_driver_verdict(&transcripts[7], VERDICT_FAILED, 4);
 	test_quiet(&transcripts[0], FACT_NO);
 	test_quiet(&transcripts[3], FACT_YES);
 	test_quiet(&transcripts[4], FACT_YES);
 	test_quiet_signs();
+	test_driver_console();
 	return tap_done();
 }

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
 #include "builder/boot.h"
 #include "builder/str.h"
 #include "tests/unit/tap.h"
@@ -198,6 +200,209 @@ static void test_units(void)
 	strv_free(&built.failed_units);
 }
 
+/* --- The driver --- */
+
+static char exit_0[] = "0", exit_1[] = "1";
+static char no_device[] = "modprobe: ERROR: could not insert 'nvidia_current': No such device";
+static char kernel[] = "6.1.0-57-amd64";
+static char vermagic[] = "6.1.0-57-amd64 SMP preempt mod_unload modversions ";
+static char smi_no_driver[] = "exit code 9: NVIDIA-SMI has failed because it couldn't communicate "
+			      "with the NVIDIA driver.";
+
+/* As the real driver ends where the card does not answer; its reads are seen too. */
+static struct boot_facts driver_without_card(void)
+{
+	struct boot_facts f = good();
+
+	f.kernel = kernel;
+	f.card_probed = FACT_YES;
+	f.card_reads = 24;
+	f.driver = (struct boot_driver){.asked = true,
+	                                .loaded = FACT_NO,
+	                                .no_card = FACT_YES,
+	                                .exit_code = exit_1,
+	                                .message = no_device,
+	                                .vermagic = vermagic,
+	                                .smi = smi_no_driver};
+	strv_add(&f.driver.kernel_lines,
+	         "[   19.4] NVRM: The NVIDIA probe routine failed for 1 device(s).");
+	strv_add(&f.driver.kernel_lines,
+	         "[   19.4] NVRM: None of the NVIDIA devices were initialized.");
+	return f;
+}
+
+static void free_lists(struct boot_facts *f)
+{
+	strv_free(&f->driver.kernel_lines);
+	strv_free(&f->driver.unit_lines);
+	strv_free(&f->failed_units);
+}
+
+static void test_driver(void)
+{
+	struct boot_facts f = driver_without_card();
+
+	expect(VERDICT_PASSED, NULL, NULL, &f,
+	       "a driver that stops for lack of a card passes, and its reads of the card are its");
+	f.driver.loaded = FACT_YES;
+	f.driver.exit_code = exit_0;
+	f.driver.message = NULL;
+	f.driver.no_card = FACT_NO;
+	expect(VERDICT_PASSED, NULL, NULL, &f, "so does one that is loaded");
+	f.driver.loaded = FACT_NO;
+	expect(VERDICT_FAILED, "no such module is loaded", NULL, &f,
+	       "a modprobe that does nothing and succeeds is not believed");
+	free_lists(&f);
+	f = good();
+	f.driver = (struct boot_driver){.asked = true};
+	expect(VERDICT_FAILED, "whether the NVIDIA driver loads could not be seen", NULL, &f,
+	       "a driver that nobody tried does not pass");
+	f = driver_without_card();
+	f.driver.exit_code = f.driver.message = NULL;
+	expect(VERDICT_PASSED, NULL, NULL, &f,
+	       "the kernel's lines on the console stand in for the guest's word");
+	free_lists(&f);
+}
+
+/* Each stops the driver for another reason than the card, whatever else the kernel said. */
+static void test_driver_stopped(void)
+{
+	static const struct {
+		const char *message, *line, *reason;
+	} cases[] = {
+		{"could not insert 'nvidia_current': Exec format error",
+	         "nvidia: version magic '6.1.0-56-amd64 SMP' should be '6.1.0-57-amd64 SMP'",
+	         "not made for this kernel"},
+		{"could not insert 'nvidia': Invalid module format", NULL,
+	         "not made for this kernel"},
+		{"could not insert 'nvidia': Unknown symbol in module, or unknown parameter",
+	         "nvidia: Unknown symbol drm_open (err -2)", "needs what this kernel does not"},
+		{"could not insert 'nvidia': Key was rejected by service",
+	         "Loading of module with unavailable key is rejected", "signed by a key"},
+		{"FATAL: Module nvidia not found in directory /lib/modules/6.1.0-57-amd64", NULL,
+	         "no such module for this kernel"},
+		{"Error running install command '/bin/false' for module nvidia: retcode 1", NULL,
+	         "own modprobe configuration forbids"},
+		{"could not insert 'nvidia_current': Operation not permitted",
+	         "Module nvidia is blacklisted", "own kernel parameters forbid"},
+		{"could not insert 'nvidia_current': Something new", NULL, "Something new"},
+		{"", NULL, "not for lack of a card"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct boot_facts f = driver_without_card();
+
+		f.driver.message = str_copy(cases[i].message);
+		if (cases[i].line)
+			strv_add(&f.driver.kernel_lines, cases[i].line);
+		expect(VERDICT_FAILED, cases[i].reason, NULL, &f, cases[i].message);
+		expect(VERDICT_FAILED, "that it was NVIDIA's could not be seen", NULL, &f,
+		       "and reads of the card are not put down to it");
+		free(f.driver.message);
+		free_lists(&f);
+	}
+}
+
+static void test_driver_and_others(void)
+{
+	static char other_vermagic[] = "6.1.0-5 SMP preempt", close_vermagic[] = "6.1.0-57-amd64x";
+	static char mismatch[] = "exit code 18: Failed to initialize NVML: Driver/library version "
+				 "mismatch";
+	struct boot_facts f = driver_without_card();
+
+	f.nouveau_loaded = FACT_YES;
+	expect(VERDICT_FAILED, "nouveau or nova is loaded", NULL, &f,
+	       "nouveau beside the driver fails");
+	f.nouveau_loaded = FACT_NO;
+	f.nouveau_loadable_by_alias = FACT_YES;
+	expect(VERDICT_FAILED, "udev would load", NULL, &f, "so does nouveau that udev would load");
+	f.nouveau_loadable_by_alias = FACT_UNSEEN;
+	expect(VERDICT_FAILED, "could not be seen", NULL, &f,
+	       "reads are nvidia's only where nouveau is seen to stay away");
+	free_lists(&f);
+	f = driver_without_card();
+	strv_add(&f.driver.kernel_lines,
+	         "NVRM: loaded and obtained ownership of the NVIDIA device");
+	expect(VERDICT_FAILED, "another driver has the card", NULL, &f,
+	       "a card that another driver has is no lack of one");
+	free_lists(&f);
+	f = driver_without_card();
+	f.driver.vermagic = other_vermagic;
+	expect(VERDICT_FAILED, "for kernel '6.1.0-5 SMP", NULL, &f,
+	       "a module of another kernel fails");
+	f.driver.vermagic = close_vermagic;
+	expect(VERDICT_FAILED, "for kernel", NULL, &f, "a longer name is another kernel's");
+	free_lists(&f);
+	f = driver_without_card();
+	f.driver.smi = mismatch;
+	expect(VERDICT_FAILED, "not of its module's version", NULL, &f,
+	       "libraries of another version fail");
+	free_lists(&f);
+}
+
+static void test_driver_units(void)
+{
+	struct boot_facts base = bad_base(), f = driver_without_card();
+
+	strv_add(&f.failed_units, "nvidia-persistenced.service");
+	strv_add(&f.driver.unit_lines, "nvidia-persistenced.service: Failed to query NVIDIA "
+	                               "devices. Please ensure that the NVIDIA device files exist");
+	expect(VERDICT_PASSED, "for lack of a card", NULL, &f,
+	       "a unit of NVIDIA's that fails for lack of a card is told, not held against it");
+	expect(VERDICT_PASSED, "for lack of a card", &base, &f, "beside a base too");
+	strv_add(&f.failed_units, "ssh.service");
+	expect(VERDICT_FAILED, "'ssh.service'", &base, &f, "another unit counts as ever");
+	strv_free(&f.failed_units);
+	strv_add(&f.failed_units, "nvidia-persistenced.service");
+	strv_free(&f.driver.unit_lines);
+	strv_add(&f.driver.unit_lines, "nvidia-persistenced.service: error while loading shared "
+	                               "libraries: libnvidia-cfg.so.1");
+	strv_add(&f.driver.unit_lines, "other.service: Failed to query NVIDIA devices");
+	expect(VERDICT_FAILED, "'nvidia-persistenced.service'", NULL, &f,
+	       "one that fails for another reason counts, whatever others say");
+	strv_free(&f.driver.unit_lines);
+	strv_add(&f.driver.unit_lines, "nvidia-persistenced.service: Failed to query NVIDIA "
+	                               "devices.");
+	f.driver.no_card = FACT_NO;
+	expect(VERDICT_FAILED, "'nvidia-persistenced.service'", NULL, &f,
+	       "without the driver's word for the lack of a card there is no excuse");
+	free_lists(&f);
+	strv_add(&f.failed_units, "nvidia-persistenced.service");
+	f.driver = (struct boot_driver){0};
+	expect(VERDICT_FAILED, "'nvidia-persistenced.service'", NULL, &f,
+	       "nor where no driver was asked for");
+	strv_free(&f.failed_units);
+}
+
+/* It has modules of others to load too. */
+static void test_modules_load(void)
+{
+	struct boot_facts f = driver_without_card();
+
+	strv_add(&f.failed_units, "systemd-modules-load.service");
+	expect(VERDICT_FAILED, "'systemd-modules-load.service'", NULL, &f,
+	       "without its own word systemd-modules-load is not excused");
+	strv_add(&f.driver.unit_lines, "systemd-modules-load.service: Inserted module 'loop'");
+	strv_add(&f.driver.unit_lines, "systemd-modules-load.service: Failed to insert module "
+	                               "'nvidia_drm': Invalid argument");
+	expect(VERDICT_FAILED, "'systemd-modules-load.service'", NULL, &f,
+	       "nor where it does not say that the card is missing");
+	strv_add(&f.driver.unit_lines, "systemd-modules-load.service: modprobe: ERROR: could not "
+	                               "insert 'nvidia_current': No such device");
+	expect(VERDICT_PASSED, "for lack of a card", NULL, &f,
+	       "it is, where the driver's modules are all that it could not load");
+	strv_add(&f.driver.unit_lines,
+	         "systemd-modules-load.service: Failed to find module 'overlayed'");
+	expect(VERDICT_FAILED, "'systemd-modules-load.service'", NULL, &f,
+	       "and is not, where there is another");
+	strv_free(&f.driver.unit_lines);
+	strv_add(&f.driver.unit_lines, "systemd-modules-load.service: Failed to insert module "
+	                               "'nvidia_drm': Exec format error");
+	expect(VERDICT_FAILED, "'systemd-modules-load.service'", NULL, &f,
+	       "nor where it is not the card");
+	free_lists(&f);
+}
+
 int main(void)
 {
 	test_alone();
@@ -207,6 +412,11 @@ int main(void)
 	test_pair();
 	test_pair_nouveau();
 	test_units();
+	test_driver();
+	test_driver_stopped();
+	test_driver_and_others();
+	test_driver_units();
+	test_modules_load();
 	check_str(verdict_name(VERDICT_VOID), "void", "a verdict has a name");
 	return tap_done();
 }
