@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of clouds.yaml only what signing in needs; what we would have to misread is refused. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yaml.h>
+
+#include "builder/str.h"
+#include "publish/clouds-yaml.h"
+
+#define FILE_MAX_BYTES (1024UL * 1024)
+
+const char *const cloud_field_names[CLOUD_FIELDS] = {
+	[CLOUD_AUTH_TYPE] = "auth_type",
+	[CLOUD_AUTH_URL] = "auth_url",
+	[CLOUD_USERNAME] = "username",
+	[CLOUD_USER_ID] = "user_id",
+	[CLOUD_USER_DOMAIN_NAME] = "user_domain_name",
+	[CLOUD_USER_DOMAIN_ID] = "user_domain_id",
+	[CLOUD_PROJECT_NAME] = "project_name",
+	[CLOUD_PROJECT_ID] = "project_id",
+	[CLOUD_PROJECT_DOMAIN_NAME] = "project_domain_name",
+	[CLOUD_PROJECT_DOMAIN_ID] = "project_domain_id",
+	[CLOUD_APPLICATION_CREDENTIAL_ID] = "application_credential_id",
+	[CLOUD_APPLICATION_CREDENTIAL_NAME] = "application_credential_name",
+	[CLOUD_PASSWORD] = "password",
+	[CLOUD_APPLICATION_CREDENTIAL_SECRET] = "application_credential_secret",
+	[CLOUD_REGION_NAME] = "region_name",
+	[CLOUD_INTERFACE] = "interface",
+	[CLOUD_VERIFY] = "verify",
+	[CLOUD_CACERT] = "cacert",
+};
+
+/* Signing in without them would end with other rights, or not at all. */
+static const char *const unknown_to_us[] = {"<<",       "profile",      "cert",     "key",
+                                            "passcode", "system_scope", "trust_id", "auth_methods"};
+
+struct reading {
+	const char *path;
+	yaml_document_t doc;
+};
+
+bool cloud_field_secret(enum cloud_field field)
+{
+	return field == CLOUD_PASSWORD || field == CLOUD_APPLICATION_CREDENTIAL_SECRET;
+}
+
+static void wipe(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
+void cloud_set(struct cloud *cloud, enum cloud_field field, const char *value)
+{
+	if (!value)
+		return;
+	wipe(cloud->values[field]);
+	cloud->values[field] = str_copy(value);
+}
+
+void cloud_free(struct cloud *cloud)
+{
+	for (int i = 0; i < CLOUD_FIELDS; i++)
+		wipe(STEAL(cloud->values[i]));
+	free(STEAL(cloud->name));
+}
+
+__attribute__((format(printf, 4, 5))) static int complain(const struct reading *r,
+                                                          const yaml_node_t *node,
+                                                          struct error *err, const char *format,
+                                                          ...)
+{
+	CLEANUP_FREE char *what = NULL;
+	va_list args;
+
+	va_start(args, format);
+	what = str_vformat(format, args);
+	va_end(args);
+	error_set(err, "%s:%zu: %s", r->path, node ? node->start_mark.line + 1 : 1, what);
+	return error_code(err, EXIT_USAGE);
+}
+
+static const char *scalar(const yaml_node_t *node)
+{
+	return node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value
+	                                              : NULL;
+}
+
+static yaml_node_t *member(struct reading *r, const yaml_node_t *map, const char *name)
+{
+	if (!map || map->type != YAML_MAPPING_NODE)
+		return NULL;
+	for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
+	     p++)
+		if (str_equal(scalar(yaml_document_get_node(&r->doc, p->key)), name))
+			return yaml_document_get_node(&r->doc, p->value);
+	return NULL;
+}
+
+/* Of the cloud itself or its 'auth': fields may stand in either. */
+static int take_fields(struct reading *r, const yaml_node_t *map, struct cloud *cloud,
+                       struct error *err)
+{
+	for (size_t i = 0; i < sizeof(unknown_to_us) / sizeof(unknown_to_us[0]); i++)
+		if (member(r, map, unknown_to_us[i]))
+			return complain(r, member(r, map, unknown_to_us[i]), err,
+			                "'%s' is not known to gpuimg", unknown_to_us[i]);
+	for (int i = 0; i < CLOUD_FIELDS; i++) {
+		const yaml_node_t *value = member(r, map, cloud_field_names[i]);
+
+		if (value && !scalar(value))
+			return complain(r, value, err, "'%s' must be one text",
+			                cloud_field_names[i]);
+		cloud_set(cloud, (enum cloud_field)i, scalar(value));
+	}
+	return 0;
+}
+
+static char *names_of(struct reading *r, const yaml_node_t *clouds)
+{
+	CLEANUP_STRV struct strv names = {0};
+
+	for (yaml_node_pair_t *p = clouds->data.mapping.pairs.start;
+	     p < clouds->data.mapping.pairs.top; p++) {
+		const char *name = scalar(yaml_document_get_node(&r->doc, p->key));
+
+		strv_add(&names, name ? name : "?");
+	}
+	return strv_join(&names, ", ");
+}
+
+/* The cloud that is meant; its name becomes the cloud's. *ret NULL: this file does not have it. */
+static int find_cloud(struct reading *r, const char *name, struct cloud *cloud, yaml_node_t **ret,
+                      struct error *err)
+{
+	yaml_node_t *clouds = member(r, yaml_document_get_root_node(&r->doc), "clouds");
+	CLEANUP_FREE char *all = NULL;
+	yaml_node_pair_t *first;
+
+	if (!clouds || clouds->type != YAML_MAPPING_NODE)
+		return complain(r, clouds, err, "there is no mapping 'clouds'");
+	first = clouds->data.mapping.pairs.start;
+	if (!name && clouds->data.mapping.pairs.top - first == 1)
+		name = scalar(yaml_document_get_node(&r->doc, first->key));
+	all = names_of(r, clouds);
+	if (!name) {
+		complain(r, clouds, err, "which cloud is meant? There are: %s", all);
+		return error_hint(err, "set 'cloud' in the targets file, or OS_CLOUD");
+	}
+	*ret = member(r, clouds, name);
+	if (!*ret)
+		return complain(r, clouds, err, "there is no cloud '%s', only: %s", name, all);
+	if (!cloud->name)
+		cloud->name = str_copy(name);
+	return 0;
+}
+
+static int take_cloud(struct reading *r, const char *name, bool optional, struct cloud *cloud,
+                      struct error *err)
+{
+	CLEANUP_ERROR struct error missing = ERROR_INIT;
+	yaml_node_t *found = NULL, *auth;
+
+	if (find_cloud(r, name ? name : cloud->name, cloud, &found, &missing) < 0)
+		return optional ? 0 : error_take(err, &missing);
+	if (found->type != YAML_MAPPING_NODE)
+		return complain(r, found, err, "a cloud must be a mapping");
+	auth = member(r, found, "auth");
+	if (auth && auth->type != YAML_MAPPING_NODE)
+		return complain(r, auth, err, "'auth' must be a mapping");
+	if (take_fields(r, found, cloud, err) < 0)
+		return -1;
+	return auth ? take_fields(r, auth, cloud, err) : 0;
+}
+
+static int complain_yaml(const yaml_parser_t *parser, const char *path, struct error *err)
+{
+	error_set(err, "%s:%zu: %s", path, parser->problem_mark.line + 1,
+	          parser->problem ? parser->problem : "no YAML");
+	return error_code(err, EXIT_USAGE);
+}
+
+int cloud_parse(struct cloud *cloud, const char *name, bool optional, const char *text,
+                const char *path, struct error *err)
+{
+	struct reading r = {.path = path};
+	yaml_parser_t parser;
+	int result;
+
+	yaml_parser_initialize(&parser);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
+	if (!yaml_parser_load(&parser, &r.doc)) {
+		result = complain_yaml(&parser, path, err);
+	} else {
+		result = take_cloud(&r, name, optional, cloud, err);
+		yaml_document_delete(&r.doc);
+	}
+	yaml_parser_delete(&parser);
+	return result;
+}
+
+/* *ret_open: whether everybody on this host can read it. */
+static int read_file(const char *path, char **ret, bool *ret_open, struct error *err)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char *text;
+	struct stat st;
+	ssize_t size = 0, got;
+
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		error_errno(err, errno, "cannot read '%s'", path);
+		return error_code(err, EXIT_USAGE);
+	}
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > FILE_MAX_BYTES) {
+		error_set(err, "cannot read '%s': %s", path,
+		          S_ISREG(st.st_mode) ? "too large" : "not a regular file");
+		return error_code(err, EXIT_USAGE);
+	}
+	text = mem_alloc(FILE_MAX_BYTES + 1);
+	while ((got = read(fd, text + size, FILE_MAX_BYTES - (size_t)size)) > 0)
+		size += got;
+	if (got < 0) {
+		error_errno(err, errno, "cannot read '%s'", path);
+		wipe(text);
+		return error_code(err, EXIT_USAGE);
+	}
+	*ret_open = st.st_mode & 0007;
+	*ret = text;
+	return 0;
+}
+
+/* One file's part of the cloud, over what is there. */
+static int add_file(struct cloud *cloud, const char *name, bool optional, const char *path,
+                    struct error *err)
+{
+	CLEANUP_CLOUD struct cloud part = {.name = cloud->name ? str_copy(cloud->name) : NULL};
+	char *text = NULL;
+	bool is_open = false;
+	int result;
+
+	if (read_file(path, &text, &is_open, err) < 0)
+		return -1;
+	result = cloud_parse(&part, name, optional, text, path, err);
+	wipe(text);
+	if (result < 0)
+		return -1;
+	for (int i = 0; i < CLOUD_FIELDS; i++) {
+		if (is_open && cloud_field_secret((enum cloud_field)i) && part.values[i]) {
+			error_set(err,
+			          "'%s' holds a secret, and everybody on this host can read it",
+			          path);
+			error_hint(err, "chmod 600 '%s'", path);
+			return error_code(err, EXIT_USAGE);
+		}
+		cloud_set(cloud, (enum cloud_field)i, part.values[i]);
+	}
+	if (!cloud->name)
+		cloud->name = STEAL(part.name);
+	return 0;
+}
+
+static char *if_there(char *path)
+{
+	if (access(path, F_OK) == 0)
+		return path;
+	free(path);
+	return NULL;
+}
+
+/* As .yaml or .yml in the places of OpenStack's own tools; NULL: nowhere. */
+static char *search(const char *stem, const char *beside)
+{
+	const char *home = getenv("HOME"), *slash = beside ? strrchr(beside, '/') : NULL;
+	CLEANUP_FREE char *first =
+		slash ? mem_copy(beside, (size_t)(slash - beside)) : str_copy(".");
+	CLEANUP_FREE char *own = str_format("%s/.config/openstack", home ? home : "/nonexistent");
+	const char *const dirs[] = {first, ".", own, "/etc/openstack"};
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		char *path = if_there(str_format("%s/%s.yaml", dirs[i], stem));
+
+		if (!path)
+			path = if_there(str_format("%s/%s.yml", dirs[i], stem));
+		if (path)
+			return path;
+	}
+	return NULL;
+}
+
+static const char *variable(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+static void take_variables(struct cloud *cloud)
+{
+	for (int i = 0; i < CLOUD_FIELDS; i++) {
+		CLEANUP_FREE char *name = str_format("OS_%s", cloud_field_names[i]);
+
+		for (char *p = name; *p; p++)
+			*p = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p);
+		cloud_set(cloud, (enum cloud_field)i, variable(name));
+	}
+}
+
+static int no_cloud(const char *name, struct error *err)
+{
+	error_set(err, "cannot find out how to reach the cloud%s%s%s: there is no clouds.yaml",
+	          name ? " '" : "", name ? name : "", name ? "'" : "");
+	error_hint(err,
+	           "write one to ~/.config/openstack, name it in OS_CLIENT_CONFIG_FILE, or set "
+	           "'auth_url' and the rest in the targets file");
+	return error_code(err, EXIT_USAGE);
+}
+
+int cloud_read(struct cloud *ret, const char *name, struct error *err)
+{
+	CLEANUP_CLOUD struct cloud cloud = {0};
+	const char *config = variable("OS_CLIENT_CONFIG_FILE");
+	const char *secure = variable("OS_CLIENT_SECURE_FILE");
+	CLEANUP_FREE char *path = config ? str_copy(config) : search("clouds", NULL);
+	CLEANUP_FREE char *secure_path = NULL;
+
+	name = name ? name : variable("OS_CLOUD");
+	if (!path && !name && variable("OS_AUTH_URL")) {
+		take_variables(&cloud);
+	} else if (!path) {
+		return no_cloud(name, err);
+	} else {
+		secure_path = secure ? str_copy(secure) : search("secure", path);
+		if (add_file(&cloud, name, false, path, err) < 0 ||
+		    (secure_path && add_file(&cloud, name, true, secure_path, err) < 0))
+			return -1;
+	}
+	*ret = cloud;
+	cloud = (struct cloud){0};
+	return 0;
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * http: a web server that takes PUT, and MOVE (WebDAV, RFC 4918). The file goes to a name of its
+ * own and is moved to its place when it is whole; the index comes last. No server has to keep
+ * "If-None-Match: *" on PUT (nginx does not), so nothing here relies on it.
+ */
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "publish/layout.h"
+
+struct web {
+	char *root; /* without a '/' at its end */
+	char *file, *part, *sums, *index;
+	struct strv headers; /* credentials */
+	bool move;
+	bool file_there, part_there; /* of the right length, and to be taken for ours */
+};
+
+static char *join(const char *root, char *path)
+{
+	CLEANUP_FREE char *owned = path;
+	CLEANUP_FREE char *escaped = http_escape(owned, true);
+
+	return str_format("%s/%s", root, escaped);
+}
+
+static int add_credentials(struct publish_job *job, struct web *w, struct error *err)
+{
+	const char *user = publish_setting(job->where, "user");
+	CLEANUP_FREE char *password = NULL;
+	CLEANUP_FREE char *token = NULL;
+
+	if (publish_secret(job, "password", &password, err) < 0 ||
+	    publish_secret(job, "token", &token, err) < 0)
+		return -1;
+	if (token)
+		strv_addf(&w->headers, "Authorization: Bearer %s", token);
+	else if (user && password)
+		http_add_basic(&w->headers, job->secrets, user, password);
+	else if (user || password) {
+		error_set(err, "'%s' is given without '%s'", user ? "user" : "password",
+		          user ? "password" : "user");
+		return error_code(err, EXIT_USAGE);
+	}
+	return 0;
+}
+
+static int web_check(struct publish_job *job, struct error *err)
+{
+	struct web *w = job->own = mem_alloc(sizeof(*w));
+	const char *url = publish_setting(job->where, "url");
+	size_t length;
+
+	if (!url || (!str_starts(url, "http://") && !str_starts(url, "https://")) ||
+	    strpbrk(url, "?#@")) {
+		error_set(err, "'url' must be an http or https address without query and user");
+		return error_code(err, EXIT_USAGE);
+	}
+	length = strlen(url);
+	while (length && url[length - 1] == '/')
+		length--;
+	w->root = mem_copy(url, length);
+	w->move = publish_flag(job->where, "move", true);
+	w->file = join(w->root, layout_file(job->image));
+	w->part = w->move ? str_format("%s.part", w->file) : str_copy(w->file);
+	w->sums = join(w->root, layout_sums(job->image));
+	w->index = join(w->root, layout_index(job->image));
+	job->ref = str_copy(w->file);
+	return add_credentials(job, w, err);
+}
+
+static void web_end(struct publish_job *job)
+{
+	struct web *w = job->own;
+
+	if (!w)
+		return;
+	free(w->root);
+	free(w->file);
+	free(w->part);
+	free(w->sums);
+	free(w->index);
+	strv_free(&w->headers);
+	free(STEAL(job->own));
+}
+
+/* One request without a body; *ret_status, and the reply if it is asked for. */
+static int ask(struct publish_job *job, const char *method, const char *url, struct http_reply *ret,
+               struct error *err)
+{
+	const struct web *w = job->own;
+	const struct http_request request = {
+		.method = method,
+		.url = url,
+		.headers = &w->headers,
+		.idempotent = true,
+		.follow = str_equal(method, "GET") || str_equal(method, "HEAD"),
+	};
+
+	if (http_send(job->http, &request, ret, NULL, err) < 0)
+		return -1;
+	if ((ret->status >= 200 && ret->status < 300) || ret->status == 404)
+		return 0;
+	/* A redirect too that was not followed: it does not say that nothing is there. */
+	return http_error(job->http, &request, ret, err);
+}
+
+/* *ret NULL: there is none. */
+static int get_text(struct publish_job *job, const char *url, char **ret, struct error *err)
+{
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+
+	*ret = NULL;
+	if (ask(job, "GET", url, &reply, err) < 0)
+		return -1;
+	if (reply.status == 200)
+		*ret = reply.body ? STEAL(reply.body) : str_copy("");
+	return 0;
+}
+
+static int has_size(struct publish_job *job, const char *url, bool *ret, struct error *err)
+{
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	const char *length;
+	uint64_t size;
+
+	if (ask(job, "HEAD", url, &reply, err) < 0)
+		return -1;
+	length = http_header(&reply, "content-length");
+	*ret = reply.status == 200 && length && str_parse_uint(length, UINT64_MAX, &size) == 0 &&
+	       size == job->image->size_bytes;
+	return 0;
+}
+
+static int web_probe(struct publish_job *job, enum publish_found *ret, struct error *err)
+{
+	const struct web *w = job->own;
+	CLEANUP_FREE char *index = NULL;
+	CLEANUP_FREE char *sums = NULL;
+	enum layout_index_state state;
+	bool whole;
+
+	if (get_text(job, w->index, &index, err) < 0 ||
+	    layout_index_look(job->image, index, &state, err) < 0 ||
+	    get_text(job, w->sums, &sums, err) < 0 || has_size(job, w->file, &whole, err) < 0)
+		return -1;
+	*ret = state == INDEX_DIFFERENT ? FOUND_DIFFERENT
+	       : state == INDEX_SAME && whole && sums && layout_sums_match(job->image, sums)
+	               ? FOUND_SAME
+	       : whole ? FOUND_PARTIAL
+	               : FOUND_ABSENT;
+	if (*ret == FOUND_SAME)
+		job->verified = str_copy("recorded hash");
+	return 0;
+}
+
+/* Servers that make directories by themselves may not know MKCOL at all. */
+static int make_parents(struct publish_job *job, struct error *err)
+{
+	const struct web *w = job->own;
+	CLEANUP_FREE char *path = str_copy(w->file);
+
+	for (char *slash = strchr(path + strlen(w->root) + 1, '/'); slash;
+	     slash = strchr(slash + 1, '/')) {
+		CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+		CLEANUP_FREE char *dir = mem_copy(path, (size_t)(slash - path) + 1);
+		const struct http_request request = {
+			.method = "MKCOL", .url = dir, .headers = &w->headers, .idempotent = true};
+
+		if (http_send(job->http, &request, &reply, NULL, err) < 0)
+			return -1;
+		if (reply.status == 401 || reply.status == 403)
+			return http_error(job->http, &request, &reply, err);
+	}
+	return 0;
+}
+
+static void on_sent(void *opaque, uint64_t bytes)
+{
+	struct publish_job *job = opaque;
+
+	publish_progress(job, bytes, job->image->size_bytes);
+}
+
+static int put(struct publish_job *job, const char *url, const struct http_body *body,
+               const struct strv *headers, bool tell, struct error *err)
+{
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	const struct http_request request = {
+		.method = "PUT",
+		.url = url,
+		.headers = headers,
+		.body = body,
+		.idempotent = true,
+		.on_sent = tell ? on_sent : NULL,
+		.sent_opaque = job,
+	};
+	int result = http_send(job->http, &request, &reply, NULL, err);
+
+	if (tell)
+		job->sent_bytes += reply.sent_bytes;
+	if (result < 0)
+		return -1;
+	if (reply.status == 412) /* If-Match: somebody was faster, which is looked at again */
+		return 0;
+	return reply.status >= 200 && reply.status < 300
+	               ? 0
+	               : http_error(job->http, &request, &reply, err);
+}
+
+/* A file of the right length under a name that holds its digest is taken for ours where we remember
+ * that its PUT was answered, or where it is going to be read back. */
+static bool may_adopt(struct publish_job *job)
+{
+	return !publish_is_damaged(job) &&
+	       (publish_recalled(job, "sent") || job->verify == VERIFY_FULL);
+}
+
+static int web_begin(struct publish_job *job, struct error *err)
+{
+	struct web *w = job->own;
+
+	if (!may_adopt(job))
+		return 0;
+	if (has_size(job, w->file, &w->file_there, err) < 0)
+		return -1;
+	return w->move && !w->file_there ? has_size(job, w->part, &w->part_there, err) : 0;
+}
+
+static int web_send(struct publish_job *job, struct error *err)
+{
+	const struct web *w = job->own;
+	const struct http_body body = {.fd = job->image->fd, .fd_size = job->image->size_bytes};
+
+	if (w->file_there || w->part_there) {
+		job->resumed_from = job->image->size_bytes;
+		return 0;
+	}
+	if (make_parents(job, err) < 0 || put(job, w->part, &body, &w->headers, true, err) < 0)
+		return -1;
+	json_object_set_new(publish_slot(job), "sent", json_string("yes"));
+	return publish_remember(job, err);
+}
+
+/* Whether it happened is asked, never guessed, where the reply was lost. */
+static int move(struct publish_job *job, struct error *err)
+{
+	const struct web *w = job->own;
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	CLEANUP_STRV struct strv headers = {0};
+	CLEANUP_ERROR struct error lost = ERROR_INIT;
+	const struct http_request request = {.method = "MOVE", .url = w->part, .headers = &headers};
+	bool unknown = false, whole = false;
+
+	strv_add_all(&headers, &w->headers);
+	strv_addf(&headers, "Destination: %s", w->file);
+	/* The name holds the content's digest: what stands there is either this, or damaged. */
+	strv_add(&headers, "Overwrite: T");
+	if (http_send(job->http, &request, &reply, &unknown, &lost) < 0) {
+		if (!unknown)
+			return error_take(err, &lost);
+		if (has_size(job, w->file, &whole, err) < 0)
+			return -1;
+		return whole ? 0 : error_take(err, &lost);
+	}
+	return reply.status >= 200 && reply.status < 300
+	               ? 0
+	               : http_error(job->http, &request, &reply, err);
+}
+
+static int web_commit(struct publish_job *job, struct error *err)
+{
+	const struct web *w = job->own;
+
+	return w->move && !w->file_there ? move(job, err) : 0;
+}
+
+static int get_index(struct publish_job *job, char **ret_text, char **ret_tag, struct error *err)
+{
+	const struct web *w = job->own;
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	const char *tag;
+
+	*ret_text = *ret_tag = NULL;
+	if (ask(job, "GET", w->index, &reply, err) < 0)
+		return -1;
+	if (reply.status != 200)
+		return 0;
+	tag = http_header(&reply, "etag");
+	*ret_tag = tag && !str_starts(tag, "W/") ? str_copy(tag) : NULL;
+	*ret_text = reply.body ? STEAL(reply.body) : str_copy("");
+	return 0;
+}
+
+static int put_index(struct publish_job *job, const char *text, const char *tag, struct error *err)
+{
+	const struct web *w = job->own;
+	CLEANUP_STRV struct strv headers = {0};
+	const struct http_body body = {.head = text, .head_size = strlen(text), .fd = -1};
+
+	strv_add_all(&headers, &w->headers);
+	if (tag)
+		strv_addf(&headers, "If-Match: %s", tag);
+	return put(job, w->index, &body, &headers, false, err);
+}
+
+static int web_name(struct publish_job *job, struct error *err)
+{
+	static const struct layout_index_io io = {.get = get_index, .put = put_index};
+	const struct web *w = job->own;
+	CLEANUP_FREE char *sums = layout_sums_text(job->image);
+	const struct http_body body = {.head = sums, .head_size = strlen(sums), .fd = -1};
+
+	if (put(job, w->sums, &body, &w->headers, false, err) < 0)
+		return -1;
+	return layout_index_update(job, &io, err);
+}
+
+struct reading {
+	EVP_MD_CTX *context;
+	uint64_t left_bytes;
+	bool too_long;
+};
+
+/* No more than was sent: a server may go on for ever. */
+static int digest_piece(void *opaque, const void *data, size_t size, struct error *err)
+{
+	struct reading *r = opaque;
+
+	if (size > r->left_bytes) {
+		r->too_long = true;
+		return error_set(err, "it is longer than what was sent");
+	}
+	r->left_bytes -= size;
+	return EVP_DigestUpdate(r->context, data, size) == 1 ? 0
+	                                                     : error_set(err, "libcrypto fails");
+}
+
+/* The mismatch is what counts, whether or not it can be written down. */
+static int forget_damaged(struct publish_job *job, struct error *err)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+
+	if (publish_set_damaged(job, &ignored) < 0)
+		error_prefix(err, "(%s, ignoring)", ignored.message);
+	return -1;
+}
+
+int publish_read_back(struct publish_job *job, const struct http_request *like, struct error *err)
+{
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	struct reading reading = {.context = context, .left_bytes = job->image->size_bytes};
+	unsigned char value[EVP_MAX_MD_SIZE];
+	char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
+	unsigned length = 0;
+	struct http_request request = *like;
+	int result = -1;
+
+	request.on_data = digest_piece;
+	request.opaque = &reading;
+	/* A try that breaks off would leave its bytes in the digest: the next run reads anew. */
+	request.idempotent = false;
+	if (!context || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1)
+		error_set(err, "libcrypto cannot make a digest");
+	else
+		result = http_send(job->http, &request, &reply, NULL, err);
+	if (result == 0 && EVP_DigestFinal_ex(context, value, &length) != 1)
+		result = error_set(err, "libcrypto cannot make a digest");
+	EVP_MD_CTX_free(context);
+	if (reading.too_long) {
+		error_set(err, "what was stored is not what was sent: it is longer");
+		error_code(err, EXIT_PROOF);
+		return forget_damaged(job, err);
+	}
+	if (result < 0)
+		return -1;
+	if (reply.status != 200)
+		return http_error(job->http, &request, &reply, err);
+	for (unsigned i = 0; i < length; i++)
+		snprintf(hex + 2 * (size_t)i, 3, "%02x", value[i]);
+	if (!str_equal(hex, job->image->sha256)) {
+		error_set(err, "what was stored is not what was sent: read back, its SHA-256 is %s",
+		          hex);
+		error_hint(err, "run again to send it anew, and tell who runs this server");
+		error_code(err, EXIT_PROOF);
+		return forget_damaged(job, err);
+	}
+	job->verified = str_copy("read back");
+	return 0;
+}
+
+static int web_verify(struct publish_job *job, enum publish_verify how, struct error *err)
+{
+	const struct web *w = job->own;
+	const struct http_request request = {
+		.method = "GET", .url = w->file, .headers = &w->headers, .follow = true};
+	bool whole;
+
+	if (how == VERIFY_FULL)
+		return publish_read_back(job, &request, err);
+	if (has_size(job, w->file, &whole, err) < 0)
+		return -1;
+	if (!whole) {
+		error_set(err, "'%s' is not there with the right length", w->file);
+		return error_code(err, EXIT_PROOF);
+	}
+	job->verified = str_copy("size");
+	return 0;
+}
+
+static int web_leftovers(struct publish_job *job, bool remove, struct strv *ret, struct error *err)
+{
+	const struct web *w = job->own;
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	CLEANUP_HTTP_REPLY struct http_reply gone = {0};
+
+	if (!w->move)
+		return 0;
+	if (ask(job, "HEAD", w->part, &reply, err) < 0)
+		return -1;
+	if (reply.status != 200)
+		return 0;
+	if (remove && ask(job, "DELETE", w->part, &gone, err) < 0)
+		return -1;
+	strv_addf(ret, "%s%s", w->part, remove ? ": removed" : "");
+	return 0;
+}
+
+static const char *const keys[] = {"!url", "user", "move", NULL};
+static const char *const secret_keys[] = {"password", "token", NULL};
+
+const struct publish_backend publish_http = {
+	.type = "http",
+	.verify_default = VERIFY_FULL,
+	.keys = keys,
+	.secret_keys = secret_keys,
+	.check = web_check,
+	.probe = web_probe,
+	.begin = web_begin,
+	.send = web_send,
+	.commit = web_commit,
+	.verify = web_verify,
+	.name = web_name,
+	.leftovers = web_leftovers,
+	.end = web_end,
+};

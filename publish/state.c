@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is remembered between two runs, in "<image>.publish-state.json": ids that servers gave,
+ * parts that they took. It makes a run after 'kill -9' go on; it holds no credential and no signed
+ * URL.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "publish/publish.h"
+
+#define STATE_SCHEMA 1
+
+struct publish_state {
+	pthread_mutex_t lock;
+	char *path, *partial, *lock_path;
+	int lock_fd;
+	json_t *root; /* {"schema", "slots": {KEY: OBJECT}} */
+};
+
+/* Of another content, nothing that was begun is of use. */
+static char *slot_key(const struct publish_job *job)
+{
+	return str_format("%s/%s sha256:%s", job->where->target, job->where->location,
+	                  job->image->sha256);
+}
+
+static int lock_state(struct publish_state *s, struct error *err)
+{
+	struct stat locked, named;
+
+	s->lock_fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->lock_fd < 0) {
+		error_errno(err, errno, "cannot write '%s'", s->lock_path);
+		error_hint(err,
+		           "what was sent is remembered beside the image: its directory must be "
+		           "writable");
+		return error_code(err, EXIT_HOST);
+	}
+	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0 && fstat(s->lock_fd, &locked) == 0 &&
+	    stat(s->lock_path, &named) == 0 && locked.st_ino == named.st_ino)
+		return 0;
+	error_set(err, "another gpuimg publishes this image now ('%s')", s->lock_path);
+	error_hint(err, "wait for it");
+	return error_code(err, EXIT_HOST);
+}
+
+static int read_state(struct publish_state *s, struct error *err)
+{
+	json_error_t why;
+	const json_t *slots;
+
+	if (access(s->path, F_OK) == 0) {
+		s->root = json_load_file(s->path, 0, &why);
+		slots = json_object_get(s->root, "slots");
+		if (!json_is_object(slots) ||
+		    json_integer_value(json_object_get(s->root, "schema")) != STATE_SCHEMA) {
+			error_set(err, "cannot read '%s': %s", s->path,
+			          s->root ? "not of this version" : why.text);
+			error_hint(err, "remove it: what was begun is then sent anew");
+			return error_code(err, EXIT_INPUT);
+		}
+		return 0;
+	}
+	s->root = json_pack("{s:i, s:{}}", "schema", STATE_SCHEMA, "slots");
+	return 0;
+}
+
+int publish_state_open(struct publish_state **ret, const struct publish_image *image,
+                       struct error *err)
+{
+	struct publish_state *s = mem_alloc(sizeof(*s));
+
+	pthread_mutex_init(&s->lock, NULL);
+	s->path = str_format("%s.publish-state.json", image->path);
+	s->partial = str_format("%s.partial", s->path);
+	s->lock_path = str_format("%s.lock", s->path);
+	s->lock_fd = -1;
+	if (lock_state(s, err) < 0 || read_state(s, err) < 0) {
+		if (s->lock_fd >= 0)
+			close(s->lock_fd);
+		s->lock_fd = -1;
+		publish_state_close(s);
+		return -1;
+	}
+	*ret = s;
+	return 0;
+}
+
+void publish_state_close(struct publish_state *s)
+{
+	if (!s)
+		return;
+	if (s->lock_fd >= 0) {
+		unlink(s->lock_path);
+		close(s->lock_fd);
+	}
+	json_decref(s->root);
+	pthread_mutex_destroy(&s->lock);
+	free(s->path);
+	free(s->partial);
+	free(s->lock_path);
+	free(s);
+}
+
+/* Whole or not at all, and on the disk before the next request goes out. */
+static int write_file(const struct publish_state *s, const char *text, struct error *err)
+{
+	CLEANUP_CLOSE int fd =
+		open(s->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	size_t size = strlen(text);
+
+	if (fd < 0 || write(fd, text, size) != (ssize_t)size || fsync(fd) < 0 ||
+	    rename(s->partial, s->path) < 0) {
+		error_errno(err, errno, "cannot write '%s'", s->path);
+		return error_code(err, EXIT_HOST);
+	}
+	return 0;
+}
+
+static int write_state(const struct publish_state *s, struct error *err)
+{
+	CLEANUP_FREE char *text = NULL;
+
+	if (json_object_size(json_object_get(s->root, "slots")) == 0) {
+		if (unlink(s->path) == 0 || errno == ENOENT)
+			return 0;
+		return error_errno(err, errno, "cannot remove '%s'", s->path);
+	}
+	text = json_dumps(s->root, JSON_INDENT(1));
+	return text ? write_file(s, text, err) : error_set(err, "cannot write '%s'", s->path);
+}
+
+json_t *publish_slot(struct publish_job *job)
+{
+	CLEANUP_FREE char *key = slot_key(job);
+	json_t *kept;
+
+	if (job->slot)
+		return job->slot;
+	pthread_mutex_lock(&job->state->lock);
+	kept = json_object_get(json_object_get(job->state->root, "slots"), key);
+	job->slot = json_is_object(kept) ? json_deep_copy(kept) : json_object();
+	pthread_mutex_unlock(&job->state->lock);
+	return job->slot;
+}
+
+const char *publish_recalled(struct publish_job *job, const char *key)
+{
+	return json_string_value(json_object_get(publish_slot(job), key));
+}
+
+bool publish_was_begun(struct publish_job *job)
+{
+	return json_object_size(publish_slot(job)) > 0;
+}
+
+bool publish_is_damaged(struct publish_job *job)
+{
+	return publish_recalled(job, "damaged") != NULL;
+}
+
+int publish_set_damaged(struct publish_job *job, struct error *err)
+{
+	json_object_clear(publish_slot(job));
+	json_object_set_new(publish_slot(job), "damaged", json_string("yes"));
+	return publish_remember(job, err);
+}
+
+int publish_remember(struct publish_job *job, struct error *err)
+{
+	CLEANUP_FREE char *key = slot_key(job);
+	json_t *copy = json_deep_copy(publish_slot(job));
+	int result;
+
+	pthread_mutex_lock(&job->state->lock);
+	json_object_set_new(json_object_get(job->state->root, "slots"), key, copy);
+	result = write_state(job->state, err);
+	pthread_mutex_unlock(&job->state->lock);
+	return result;
+}
+
+void publish_forget(struct publish_job *job)
+{
+	CLEANUP_FREE char *key = slot_key(job);
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+
+	json_decref(STEAL(job->slot));
+	pthread_mutex_lock(&job->state->lock);
+	if (json_object_del(json_object_get(job->state->root, "slots"), key) == 0 &&
+	    write_state(job->state, &err) < 0)
+		log_warn(job->log, "%s, ignoring", err.message);
+	pthread_mutex_unlock(&job->state->lock);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the VCO backend share. */
+#ifndef GPUIMG_PUBLISH_VCO_H
+#define GPUIMG_PUBLISH_VCO_H
+
+#include "publish/publish.h"
+
+struct vco {
+	char *api;    /* "https://HOST/api/1" */
+	char *images; /* URL of this location's vm-images */
+	char *iam;    /* where the token is refreshed; NULL: nowhere */
+	char *token;  /* the JWT */
+	char *name;   /* NAME-VERSION-SHA12 */
+	char *tags;
+	bool by_url; /* the platform fetches it from 'source_url' */
+	bool seen;   /* an image of ours was there, or its id was told */
+};
+
+/* One call below 'images'. path and query are escaped already; may be "" and NULL. */
+struct vco_call {
+	const char *method, *path;
+	const struct strv *query;
+	const struct http_body *body;
+	const char *content_type;
+	bool idempotent;
+	void (*on_sent)(void *opaque, uint64_t sent);
+	void *opaque;
+	unsigned reply_timeout_s;
+	const char *url; /* another address of the API than below 'images'; else NULL */
+};
+/* 0: a reply, of whatever status; a token that ends soon, or was refused, is refreshed once. */
+int vco_send(struct publish_job *job, const struct vco_call *call, struct http_reply *ret,
+             bool *ret_unknown, struct error *err);
+/* The same with the reply as JSON (json_decref); another status than 2xx is an error. */
+int vco_json(struct publish_job *job, const struct vco_call *call, json_t **ret, struct error *err);
+int vco_error(struct publish_job *job, const struct vco_call *call, const struct http_reply *reply,
+              struct error *err);
+void vco_add_query(struct strv *query, const char *name, const char *value);
+/* Whether a token may be sent there: https, or plain http on this host itself. */
+bool vco_is_safe_url(const char *url);
+
+/* vco-reply.c: what replies mean; nothing is asked here. */
+/* The bare token, or JSON that holds it under one of several names. Owned by the caller; NULL: it
+ * is none, or has bytes that no header can hold. */
+char *vco_read_token(const char *body);
+/* A part's ETag, without quotes. Owned by the caller; NULL: there is none. */
+char *vco_read_etag(const struct http_reply *reply);
+/* What an image's record says: FOUND_SAME, _BUSY, _DIFFERENT or _ABSENT (a failed or deleted one).
+ */
+enum publish_found vco_judge(const json_t *image, const char *boot_type, const char *sha256);
+/* Whether its tags name this content. */
+bool vco_is_tagged(const json_t *image, const char *sha256);
+/* The platform's own name of an operating system from its list, "Linux - other" if it has none.
+ * Borrowed from the list. */
+const char *vco_pick_os(const json_t *reply, const char *distro, const char *version);
+/* 'source_url' with its {name}, {version} and {sha256} filled in. Owned by the caller. */
+char *vco_fill_in(const char *url, const struct publish_image *image);
+
+/* vco-upload.c: the bytes. */
+int vco_begin(struct publish_job *job, struct error *err);
+int vco_send_parts(struct publish_job *job, struct error *err);
+/* vco-finish.c: the image is made of them, or fetched by the platform. */
+int vco_finish(struct publish_job *job, struct error *err);
+bool vco_is_finished(struct publish_job *job);
+/* vco.c: looks for the image by its name. */
+int vco_look(struct publish_job *job, enum publish_found *ret, struct error *err);
+/* Sleeps; false: the run is to stop. */
+bool vco_pause_ms(const struct publish_job *job, unsigned ms);
+void vco_take_id(struct publish_job *job, json_int_t id);
+
+#endif

@@ -1,0 +1,394 @@
+#!/usr/bin/env bats
+# 'gpuimg publish' to web servers with DAV: nginx and apache2, both as own instances.
+
+load ../lib/common
+load ../lib/servers
+load ../lib/publish
+
+setup_file() {
+	need_root
+	need_programs nginx apache2 openssl python3 curl
+	servers_begin
+	start_nginx
+	start_apache
+	start_gate nginx "$NGINX_PORT"
+	export NGINX_GATE=$GATE NGINX_GATE_PORT=$GATE_PORT
+	start_gate apache "$APACHE_PORT"
+	export APACHE_GATE=$GATE APACHE_GATE_PORT=$GATE_PORT
+	export WEB_IMAGE=$BATS_FILE_TMPDIR/node.qcow2 IMAGES_PASSWORD=s3cret-password
+	publish_image "$WEB_IMAGE" 24
+}
+
+teardown_file() {
+	for server in nginx apache; do
+		publish_row http "$server" "$(cell_of "publish-$server")" "$(cell_of "again-$server")" \
+			"$(cell_of "killed-$server")" "$(cell_of "wrong-$server")" "$(cell_of "verified-$server")"
+	done
+	servers_end
+}
+
+setup() {
+	IMAGE=$BATS_TEST_TMPDIR/node.qcow2
+	cp "$WEB_IMAGE" "$IMAGE"
+	cp "${WEB_IMAGE%.qcow2}.manifest.json" "${IMAGE%.qcow2}.manifest.json"
+	SUM=$(sha256_of "$IMAGE")
+	TARGETS=$BATS_TEST_TMPDIR/targets.yaml
+}
+
+# use SERVER: a directory of this test's own on it. By the gate, which a rule can stop.
+use() {
+	case $1 in
+	nginx) root=$NGINX_ROOT log=$NGINX_LOG port=$NGINX_GATE_PORT GATE=$NGINX_GATE ;;
+	apache) root=$APACHE_ROOT log=$APACHE_LOG port=$APACHE_GATE_PORT GATE=$APACHE_GATE ;;
+	esac
+	area=t$BATS_TEST_NUMBER
+	root=$root/$area
+	install -d -o www-data "$root"
+	stored=$root/node/1.0/$SUM/node.qcow2
+	cat >"$TARGETS" <<-YAML
+		targets:
+		  web:
+		    type: http
+		    url: http://127.0.0.1:$port/$area
+		    user: alice
+		    password: {env: IMAGES_PASSWORD}
+		    ${2:-}
+	YAML
+}
+
+# writes: requests in the server's own access log that change something and are this test's.
+writes() {
+	grep -E "^(PUT|MOVE|MKCOL|DELETE|POST|COPY|PROPPATCH) /$area" "$log" | wc -l
+}
+
+check_publish() {
+	use "$1"
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	cmp "$IMAGE" "$stored"
+	(cd "$(dirname "$stored")" && sha256sum -c --quiet SHA256SUMS)
+	[ "$(jq -r '.versions["1.0"].sha256' "$root/node/index.json")" = "$SUM" ]
+	expect_value "$IMAGE" web/default bytes_sent "$(stat -c %s "$IMAGE")"
+	expect_value "$IMAGE" web/default verified "read back"
+	[ ! -e "$stored.part" ]
+	no_secrets "$BATS_TEST_TMPDIR"
+	cell "publish-$1" "same bytes"
+	cell "verified-$1" "$(record_value "$IMAGE" web/default verified)"
+	# and the second time
+	local before
+	before=$(writes)
+	[ "$before" -gt 0 ]
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	expect_value "$IMAGE" web/default result unchanged
+	[ "$(writes)" -eq "$before" ]
+	cell "again-$1" "unchanged, $(($(writes) - before)) writes in the access log"
+}
+
+@test "nginx: an image is published byte for byte, and again without a write" {
+	check_publish nginx
+}
+
+@test "apache: an image is published byte for byte, and again without a write" {
+	check_publish apache
+}
+
+# Neither server keeps what came of a body that was cut: it has to be sent again, once.
+check_killed() {
+	local size
+	use "$1"
+	size=$(stat -c %s "$IMAGE")
+	gate_rule bytes 8000000
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	publish_kill
+	gate_open
+	[ ! -e "$stored" ]
+	[ ! -e "$root/node/index.json" ]
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	cmp "$IMAGE" "$stored"
+	expect_value "$IMAGE" web/default bytes_sent "$size"
+	no_secrets "$BATS_TEST_TMPDIR"
+	cell "killed-$1" "in a body: all $size sent again (no resume in the protocol)"
+}
+
+@test "nginx: killed in the middle of the body, it sends it again" {
+	check_killed nginx
+}
+
+@test "apache: killed in the middle of the body, it sends it again" {
+	check_killed apache
+}
+
+check_killed_at() { # SERVER, REGEX of the request that is held
+	use "$1"
+	gate_rule line "$2"
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	publish_kill
+	gate_open
+	[ -e "$stored.part" ]
+	[ ! -e "$stored" ]
+	[ ! -e "$root/node/index.json" ]
+	no_secrets "$BATS_TEST_TMPDIR"
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	cmp "$IMAGE" "$stored"
+	expect_value "$IMAGE" web/default bytes_sent 0
+	expect_value "$IMAGE" web/default resumed_from "$(stat -c %s "$IMAGE")"
+	[ ! -e "$stored.part" ]
+	cell "killed-$1" "$(cell_of "killed-$1"); after it: 0 sent"
+}
+
+@test "nginx: killed after the body and before the move, it sends nothing again" {
+	check_killed_at nginx '^MOVE '
+}
+
+@test "apache: killed after the body and before the move, it sends nothing again" {
+	check_killed_at apache '^MOVE '
+}
+
+@test "nginx: killed after a move that it never heard of, it sends nothing again" {
+	use nginx
+	gate_rule line '^MOVE '
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	publish_kill
+	gate_open
+	mv "$stored.part" "$stored"
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	expect_value "$IMAGE" web/default bytes_sent 0
+	cmp "$IMAGE" "$stored"
+}
+
+@test "nginx: killed before the index, it sends nothing again" {
+	use nginx
+	gate_rule line '^PUT .*index.json'
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	publish_kill
+	gate_open
+	[ ! -e "$root/node/index.json" ]
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	expect_value "$IMAGE" web/default bytes_sent 0
+	[ "$(jq -r '.versions["1.0"].sha256' "$root/node/index.json")" = "$SUM" ]
+}
+
+check_wrong() {
+	local code
+	use "$1"
+	IMAGES_PASSWORD=s3cret-other publish "$IMAGE" --image-version=1.0
+	code=$status
+	expect_status 1
+	expect_in "$out" "401"
+	expect_in "$out" "credentials"
+	[ -z "$(ls -A "$root")" ]
+	expect_value "$IMAGE" web/default bytes_sent 0
+	no_secrets "$BATS_TEST_TMPDIR"
+	cell "wrong-$1" "401: exit $code, nothing written"
+}
+
+@test "nginx: wrong credentials are told, and nothing is written" {
+	check_wrong nginx
+}
+
+@test "apache: wrong credentials are told, and nothing is written" {
+	check_wrong apache
+}
+
+check_two() {
+	local other=$BATS_TEST_TMPDIR/other/node.qcow2 first
+	use "$1"
+	mkdir "$BATS_TEST_TMPDIR/other"
+	publish_image "$other" 4
+	publish_background "$other" --image-version=2.0
+	first=$publisher
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	wait "$first"
+	[ "$(jq -r '.versions | keys | join(" ")' "$root/node/index.json")" = "1.0 2.0" ]
+	cmp "$other" "$root/node/2.0/$(sha256_of "$other")/node.qcow2"
+}
+
+@test "nginx: two publishers at once both get into the index" {
+	check_two nginx
+}
+
+@test "apache: two publishers at once both get into the index" {
+	check_two apache
+}
+
+# The worst order: the first one's index waits at the door while the second one's is written.
+check_lost_update() {
+	local other=$BATS_TEST_TMPDIR/other/node.qcow2 first
+	use "$1"
+	mkdir "$BATS_TEST_TMPDIR/other"
+	publish_image "$other" 4
+	gate_rule line '^PUT .*index.json'
+	publish_background "$other" --image-version=2.0
+	first=$publisher
+	gate_wait
+	sed "s/127.0.0.1:$port/127.0.0.1:$2/" "$TARGETS" >"$TARGETS.direct"
+	run_split "$GPUIMG" publish -t "$TARGETS.direct" "$IMAGE" --image-version=1.0 &
+	for _ in $(seq 200); do
+		[ ! -e "$root/node/index.json" ] || break
+		sleep 0.05
+	done
+	gate_open
+	wait "$first"
+	wait
+	[ "$(jq -r '.versions | keys | join(" ")' "$root/node/index.json")" = "1.0 2.0" ]
+}
+
+@test "nginx: an index that overtakes another one loses nothing" {
+	check_lost_update nginx "$NGINX_PORT"
+}
+
+@test "apache: an index that overtakes another one loses nothing" {
+	check_lost_update apache "$APACHE_PORT"
+}
+
+@test "other content under the same version is refused, and put there with --replace" {
+	local other=$BATS_TEST_TMPDIR/other/node.qcow2 before
+	use nginx
+	publish "$IMAGE" --image-version=1.0
+	mkdir "$BATS_TEST_TMPDIR/other"
+	publish_image "$other" 4
+	before=$(writes)
+	publish "$other" --image-version=1.0
+	expect_status 4
+	expect_in "$out" "--replace"
+	[ "$(writes)" -eq "$before" ]
+	publish "$other" --image-version=1.0 --replace
+	expect_status 0
+	[ "$(jq -r '.versions["1.0"].sha256' "$root/node/index.json")" = "$(sha256_of "$other")" ]
+}
+
+check_changed() {
+	use "$1"
+	gate_rule bytes 8000000
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	printf 'XXXX' | dd of="$IMAGE" bs=1 seek=20000000 conv=notrunc status=none
+	gate_open
+	local code=0
+	wait "$publisher" || code=$?
+	[ "$code" -eq 4 ] || { cat "$BATS_TEST_TMPDIR/background"; return 1; }
+	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "changed"
+	[ ! -e "$stored" ]
+	[ ! -e "$root/node/index.json" ]
+}
+
+@test "nginx: a file that changes while it is sent gets no name" {
+	check_changed nginx
+}
+
+@test "apache: a file that changes while it is sent gets no name" {
+	check_changed apache
+}
+
+@test "a plan writes nothing" {
+	use nginx
+	publish "$IMAGE" --image-version=1.0 --plan
+	expect_status 0
+	expect_in "$out" planned
+	[ "$(writes)" -eq 0 ]
+	[ ! -e "${IMAGE%.qcow2}.published.json" ]
+}
+
+@test "bytes that are stored wrong are found by reading back, and sent anew" {
+	use nginx
+	install -d -o www-data "$(dirname "$stored")"
+	head -c "$(stat -c %s "$IMAGE")" /dev/zero >"$stored"
+	chown -R www-data "$root"
+	publish "$IMAGE" --image-version=1.0
+	expect_status 5
+	[ ! -e "$root/node/index.json" ]
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	cmp "$IMAGE" "$stored"
+}
+
+@test "--abort lists what is left over, and removes it only when asked" {
+	use nginx
+	gate_rule line '^MOVE '
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	publish_kill
+	gate_open
+	[ -e "$stored.part" ]
+	publish "$IMAGE" --image-version=1.0 --abort
+	expect_status 0
+	expect_in "$out" "node.qcow2.part"
+	[ -e "$stored.part" ]
+	publish "$IMAGE" --image-version=1.0 --abort --remove
+	expect_status 0
+	expect_in "$out" removed
+	[ ! -e "$stored.part" ]
+	[ ! -e "$IMAGE.publish-state.json" ]
+}
+
+@test "--verify=quick and none say what they did" {
+	use apache
+	publish "$IMAGE" --image-version=1.0 --verify=quick
+	expect_status 0
+	expect_value "$IMAGE" web/default verified size
+	publish "$IMAGE" --image-version=2.0 --verify=none
+	expect_status 0
+	expect_value "$IMAGE" web/default verified none
+}
+
+@test "a server without MOVE takes the file at its place" {
+	use nginx 'move: false'
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	cmp "$IMAGE" "$stored"
+	run grep -c "^MOVE /$area" "$log"
+	[ "$output" = 0 ]
+}
+
+@test "--json tells phases, progress and the end, one object a line" {
+	use nginx
+	publish "$IMAGE" --image-version=1.0 --json
+	expect_status 0
+	jq -e . "$BATS_TEST_TMPDIR/out" >/dev/null
+	[ "$(jq -r 'select(.event == "end") | .result' "$BATS_TEST_TMPDIR/out")" = published ]
+	jq -r 'select(.event == "phase") | .phase' "$BATS_TEST_TMPDIR/out" | grep -qx sends
+	[ "$(jq -r 'select(.event == "result") | .record.results[0].result' "$BATS_TEST_TMPDIR/out")" = published ]
+}
+
+@test "consumers get what they need: Cozystack's entry, CDI's DataVolume" {
+	use nginx
+	publish "$IMAGE" --image-version=1.0 --consumer=cozystack
+	expect_status 0
+	python3 - "$BATS_TEST_TMPDIR/out" "http://127.0.0.1:$port/$area/node/1.0/$SUM/node.qcow2" <<-'PYTHON'
+		import sys, yaml
+		entry, = yaml.safe_load(open(sys.argv[1]))["images"]
+		assert entry["url"] == sys.argv[2], entry
+		assert entry["name"] == "node" and entry["storage"] == "1Gi", entry
+		assert entry["os"] == {"family": "linux", "name": "debian", "version": "12"}, entry
+	PYTHON
+	publish "$IMAGE" --image-version=1.0 --consumer=cdi
+	expect_status 0
+	python3 - "$BATS_TEST_TMPDIR/out" "$SUM" <<-'PYTHON'
+		import sys, yaml
+		volume = yaml.safe_load(open(sys.argv[1]))
+		assert volume["kind"] == "DataVolume", volume
+		assert sys.argv[2] in volume["spec"]["source"]["http"]["url"], volume
+		assert volume["spec"]["storage"]["resources"]["requests"]["storage"] == "1Gi", volume
+	PYTHON
+	publish "$IMAGE" --image-version=1.0 --consumer=kubevirt
+	expect_status 2
+	expect_in "$err" kubevirt
+}
+
+@test "a user without a password is refused before anything is asked" {
+	use nginx
+	sed -i '/password/d' "$TARGETS"
+	publish "$IMAGE" --image-version=1.0
+	expect_status 2
+	expect_in "$out" "password"
+}
