@@ -35,11 +35,14 @@ OUR_CFLAGS   = -std=c17 -pthread -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmi
 	-Wpointer-arith -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Wvla
 OUR_LDFLAGS  = -pthread
 
-SOURCES   := $(filter-out builder/main.c,$(wildcard builder/*.c builder/*/*.c stages/*.c))
+SOURCES   := $(filter-out builder/main.c,$(wildcard builder/*.c builder/*/*.c stages/*.c publish/*.c))
 OBJECTS   := $(SOURCES:%.c=$(BUILD)/%.o)
 UNITS     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-C_FILES   := $(wildcard builder/*.[ch] builder/*/*.[ch] stages/*.[ch] tests/unit/*.[ch] tests/fuzz/*.[ch])
-SH_FILES  := $(wildcard tools/*.sh tools/*/*.sh builder/sandbox/*.sh boot/smoke/*.sh tests/*/*.sh tests/*/*/*.sh tests/*/*.bash) .ci/run
+# Programs that bats files drive: a module of ours, alone, on a real root.
+TRIES     := $(patsubst tests/tools/%.c,$(BUILD)/tests/tools/%,$(wildcard tests/tools/*.c))
+C_FILES   := $(wildcard builder/*.[ch] builder/*/*.[ch] stages/*.[ch] publish/*.[ch] tests/unit/*.[ch] tests/tools/*.[ch] \
+	tests/fuzz/*.[ch])
+SH_FILES  := $(wildcard tools/*.sh tools/*/*.sh builder/sandbox/*.sh boot/smoke/*.sh boot/initramfs-tools/* tests/*/*.sh tests/*/*/*.sh tests/*/*.bash) .ci/run
 
 .PHONY: all
 all: $(BUILD)/gpuimg $(BUILD)/build-gpu-base-image
@@ -66,7 +69,14 @@ $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libgpuimg.a
 	$(RUN)$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -MF $@.d $(OUR_LDFLAGS) \
 		$(LDFLAGS) -o $@ $< $(BUILD)/libgpuimg.a $(PKG_LIBS)
 
--include $(wildcard $(BUILD)/builder/*.d $(BUILD)/builder/*/*.d $(BUILD)/stages/*.d $(BUILD)/tests/*.d)
+$(BUILD)/tests/tools/%: tests/tools/%.c $(BUILD)/libgpuimg.a
+	@mkdir -p $(@D)
+	$(SAY) CC $<
+	$(RUN)$(CC) $(OUR_CPPFLAGS) $(CPPFLAGS) $(OUR_CFLAGS) $(CFLAGS) -MMD -MP -MF $@.d $(OUR_LDFLAGS) \
+		$(LDFLAGS) -o $@ $< $(BUILD)/libgpuimg.a $(PKG_LIBS)
+
+-include $(wildcard $(BUILD)/builder/*.d $(BUILD)/builder/*/*.d $(BUILD)/stages/*.d $(BUILD)/publish/*.d $(BUILD)/tests/*.d \
+	$(BUILD)/tests/tools/*.d)
 
 # --- for users ---------------------------------------------------------------------------
 
@@ -116,13 +126,16 @@ FUZZ_SECONDS ?= 12
 .PHONY: test
 test: deps ## everything that a fresh machine can run; what CI runs
 	rm -rf $(BUILD)/test-out
-	$(MAKE) all units
+	$(MAKE) all units tries
 	$(MAKE) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
 	$(MAKE) fuzz
-	tests/lib/run-tests.sh $(UNITS:$(BUILD)/%=$(ASAN_BUILD)/%) $(CHECK_BATS) $(IMAGE_BATS) $(QEMU_BATS)
+	tests/lib/run-tests.sh $(UNITS:$(BUILD)/%=$(ASAN_BUILD)/%) $(CHECK_BATS) $(IMAGE_BATS) tests/publish/dir.bats $(QEMU_BATS)
 
 .PHONY: units
 units: $(UNITS)
+
+.PHONY: tries
+tries: $(TRIES)
 
 .PHONY: check
 check: all units ## unit tests and the command line, without appliance or network
@@ -134,7 +147,7 @@ check-asan: ## the unit tests under ASan and UBSan
 	tests/lib/run-tests.sh $(UNITS:$(BUILD)/%=$(ASAN_BUILD)/%)
 
 .PHONY: check-image
-check-image: all ## builds of real images
+check-image: all tries ## builds of real images
 	tests/lib/run-tests.sh $(IMAGE_BATS)
 
 .PHONY: check-qemu
@@ -143,8 +156,22 @@ check-qemu: all ## boot tests
 
 .PHONY: check-guests
 check-guests: deps all ## slow: the matrix of real guests, about an hour
-	tests/lib/run-tests.sh $(wildcard tests/guests/*.bats)
+	tests/lib/run-tests.sh $(filter-out tests/guests/driver-%,$(wildcard tests/guests/*.bats))
 	tests/lib/guest-table.sh
+
+.PHONY: check-drivers
+check-drivers: deps all ## slow: real driver packages on real guests, about an hour
+	tests/lib/run-tests.sh $(wildcard tests/guests/driver-*.bats)
+	tests/lib/driver-table.sh
+
+# The servers are real ones of Debian's packages, on loopback, started and stopped by the tests.
+PUBLISH_BATS := $(wildcard tests/publish/*.bats)
+
+.PHONY: check-publish
+check-publish: all ## publish to real servers: nginx, Apache, a registry, Glance, mocks of the rest
+	tools/install-deps.sh build test publish
+	tests/lib/run-tests.sh $(PUBLISH_BATS)
+	tests/lib/publish-table.sh
 
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
@@ -155,8 +182,9 @@ fuzz: $(FUZZERS) ## each fuzzer for FUZZ_SECONDS
 			-verbosity=0 || exit 1; done
 
 FUZZ_SOURCES := $(wildcard builder/initramfs*.c builder/config*.c builder/qcow2*.c builder/fatfs-*.c \
-		builder/bls*.c builder/cmdline*.c builder/default-grub*.c) \
-	$(addprefix builder/,$(addsuffix .c,clock error fd grubenv log proc rootfs str sums uki))
+		builder/bls*.c builder/cmdline*.c builder/default-grub*.c builder/toml*.c builder/module-*.c) \
+	$(addprefix builder/,$(addsuffix .c,containerd-files containerd-edits containerd-paths \
+		containerd-wanted containerd-dump clock error fd grubenv log proc rootfs str sums uki))
 FUZZ_OBJECTS := $(FUZZ_SOURCES:%.c=$(BUILD)/fuzz/%.o)
 FUZZ_CFLAGS  := -std=c17 -g -O1 -pthread
 .SECONDARY: $(FUZZ_OBJECTS)
@@ -189,14 +217,14 @@ bench-growth: all ## gpuimg's cost by kernels and by data
 
 .PHONY: lint
 lint: format-check ## compilers' warnings, clang-tidy, cppcheck, shellcheck, formatting
-	$(MAKE) BUILD=$(BUILD)/lint-gcc CC=gcc CFLAGS='-O2 -Werror' all units
-	$(MAKE) BUILD=$(BUILD)/lint-clang CC=clang CFLAGS='-O1 -Werror' all units
+	$(MAKE) BUILD=$(BUILD)/lint-gcc CC=gcc CFLAGS='-O2 -Werror' all units tries
+	$(MAKE) BUILD=$(BUILD)/lint-clang CC=clang CFLAGS='-O1 -Werror' all units tries
 	printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P 2 -n 8 sh -c \
 		'clang-tidy --quiet "$$@" -- -std=c17 $(OUR_CPPFLAGS_TIDY)' sh
 	# resourceLeak: cppcheck does not know the cleanup attribute; the analyzer above does
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
 		-D__cppcheck__ --suppress=missingIncludeSystem --suppress=resourceLeak \
-		--error-exitcode=1 -I. builder stages
+		--error-exitcode=1 -I. builder stages publish
 	shellcheck $(SH_FILES)
 OUR_CPPFLAGS_TIDY = -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. -DGPUIMG_VERSION=\"\" \
 	-DGPUIMG_DATADIR=\"\" $(PKG_CFLAGS)

@@ -133,6 +133,10 @@ static void report(const struct build *b, const struct names *n)
 		log_note(b->log, "the boot test was left out");
 	log_note(b->log, "proof: %zu points hold%s", proof_points(b),
 	         b->reused ? ", as they were found when the image was built" : "");
+	if (b->driver.forwarded)
+		log_warn(b->log,
+		         "branch %s was asked for, and is forwarded to %s: driver %s is in it",
+		         b->driver.branch_asked, b->driver.branch, b->driver.version);
 	log_note(b->log, "image     %s", n->artifact);
 	log_note(b->log, "manifest  %s", n->manifest);
 	log_note(b->log, "log       %s", n->log);
@@ -282,6 +286,8 @@ static int run(struct build *b, const struct job *job, struct error *err)
 	if (build_accept(b, job->options->plan ? job->work_dir : n->dir, &backend, err) < 0)
 		return -1;
 	if (b->options->plan) {
+		if (build_plan(b, backend, err) < 0)
+			return -1;
 		if (b->options->json)
 			print_json(plan_json(b, n->artifact));
 		else

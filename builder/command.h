@@ -11,5 +11,6 @@ enum exit_code command_boot(const struct options *o, struct error *err);
 enum exit_code command_cache(const struct options *o, struct error *err);
 enum exit_code command_doctor(const struct options *o, struct error *err);
 enum exit_code command_inspect(const struct options *o, struct error *err);
+enum exit_code command_publish(const struct options *o, struct error *err);
 
 #endif

@@ -25,6 +25,7 @@ static const struct command commands[] = {
 	{"doctor", "check this host; each finding with its cure", command_doctor},
 	{"inspect", "tell what an image is, and whether a GPU would work on its nodes",
          command_inspect},
+	{"publish", "put a finished image at cloud locations; resumable", command_publish},
 };
 
 static void print_usage(FILE *to)

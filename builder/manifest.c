@@ -63,12 +63,13 @@ static json_t *make_boot_types(const struct build *b)
 
 static json_t *make_base(const struct build *b)
 {
-	return json_pack("{s:o, s:o, s:s, s:I, s:o, s:o, s:o}", "path", json_text(b->base_path),
-	                 "sha256", json_text(b->base_digest), "format",
+	return json_pack("{s:o, s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "path",
+	                 json_text(b->base_path), "sha256", json_text(b->base_digest), "format",
 	                 image_format_name(b->base_info.format), "virtual_bytes",
 	                 (json_int_t)b->base_info.virtual_bytes, "os",
 	                 json_text(b->guest->pretty_name), "arch", json_text(b->guest->arch),
-	                 "generator", json_text(b->guest->generator));
+	                 "generator", json_text(b->guest->generator), "os_id",
+	                 json_text(b->guest->id), "os_version_id", json_text(b->guest->version_id));
 }
 
 static json_t *make_inputs(const struct build *b)
@@ -90,6 +91,37 @@ static json_t *make_packages(const struct build *b)
 
 	return json_pack("{s:o, s:o}", "added", json_text_list(&added), "removed",
 	                 json_text_list(&gone));
+}
+
+/* NULL members where nothing was baked. */
+static json_t *make_driver(const struct build *b)
+{
+	json_t *driver;
+
+	if (!b->driver.branch)
+		return json_null();
+	driver = driver_plan_json(&b->driver);
+	json_object_set_new(driver, "replaced", json_text(b->driver_found));
+	json_object_set_new(driver, "dkms",
+	                    json_string(b->options->dkms_unregister ? "unregister" : "keep"));
+	json_object_set_new(driver, "from_cache", json_boolean(b->baked_from_cache));
+	if (b->driver_facts)
+		json_object_set(driver, "found", b->driver_facts);
+	return driver;
+}
+
+static json_t *make_containerd(const struct build *b)
+{
+	const struct containerd_result *r = &b->containerd_result;
+
+	if (!b->options->containerd_runtime)
+		return json_null();
+	return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}", "runtime",
+	                 b->options->containerd_runtime, "default", b->options->default_runtime,
+	                 "version", json_text(b->containerd.version), "by", json_text(r->by),
+	                 "edited", json_text_list(&r->edited), "files", json_text_list(&r->files),
+	                 "toolkit", json_text_list(&b->toolkit_packages), "notes",
+	                 json_text_list(&r->notes));
 }
 
 static json_t *make_execution(const struct build *b)
@@ -133,12 +165,13 @@ static json_t *make_reused(const struct build *b, const char *file)
 static json_t *make_new(const struct build *b, const char *file, const char *sha256)
 {
 	json_t *manifest = json_pack(
-		"{s:i, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:i, s:{s:o, s:o, s:o}, s:o, s:o, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"schema", SCHEMA_VERSION, "image", "file", json_text(file), "sha256",
 		json_text(sha256), "boot_types", make_boot_types(b), "base", make_base(b), "inputs",
 		make_inputs(b), "execution", make_execution(b), "steps", b->steps, "kernels",
 		make_kernels(b), "entries", make_entries(b), "proof", findings_json(&b->findings),
-		"tools", make_tools(), "export", make_export(b), "packages", make_packages(b));
+		"driver", make_driver(b), "containerd", make_containerd(b), "tools", make_tools(),
+		"export", make_export(b), "packages", make_packages(b));
 
 	return manifest;
 }

@@ -10,7 +10,7 @@
 
 #include "options.h"
 
-enum command { BUILD = 1, BOOT = 2, DOCTOR = 4, CACHE = 8, INSPECT = 16 };
+enum command { BUILD = 1, BOOT = 2, DOCTOR = 4, CACHE = 8, INSPECT = 16, PUBLISH = 32 };
 
 /* What a value does; each works the same from argv, image.yaml and a profile. */
 enum kind {
@@ -20,9 +20,13 @@ enum kind {
 	KIND_OFF,    /* --no-x: false; in YAML 'x: true|false' */
 	KIND_SIZE,
 	KIND_SECONDS,
+	KIND_COUNT, /* 1 to 16 */
 	KIND_EXEC,
 	KIND_WINDOW,
 	KIND_FIRMWARE,
+	KIND_FLAVOUR,
+	KIND_SOURCE,
+	KIND_DKMS,
 	KIND_SPECIAL, /* read by options_parse() itself */
 };
 
@@ -38,7 +42,7 @@ struct option_row {
 	bool argv_only;
 };
 
-#define OPTION_ROWS_MAX 48 /* for arrays with one item for each row */
+#define OPTION_ROWS_MAX 80 /* for arrays with one item for each row */
 
 /* Ends with a row without a name. */
 extern const struct option_row option_rows[];

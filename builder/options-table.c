@@ -7,7 +7,7 @@
 #include "options-internal.h"
 
 #define AT(field) offsetof(struct options, field)
-#define ALL       (BUILD | BOOT | DOCTOR | CACHE | INSPECT)
+#define ALL       (BUILD | BOOT | DOCTOR | CACHE | INSPECT | PUBLISH)
 
 const struct option_row option_rows[] = {
 	{"config", 'c', KIND_SPECIAL, BUILD, 0, "FILE", NULL, "take options from an image.yaml",
@@ -40,6 +40,45 @@ const struct option_row option_rows[] = {
          "private key (PEM) to sign unified kernel images with", false},
 	{"uki-cert", 0, KIND_STRING, BUILD, AT(uki_cert), "FILE", NULL, "its certificate (PEM)",
          false},
+	{"driver-branch", 0, KIND_STRING, BUILD | INSPECT, AT(driver_branch), "N", NULL,
+         "bake NVIDIA's driver of this branch, as 580, for every kernel", false},
+	{"driver-flavour", 0, KIND_FLAVOUR, BUILD | INSPECT, AT(driver_flavour), "F",
+         "open|proprietary", "of its modules: open, proprietary (default: open from 560 on)",
+         false},
+	{"driver-source", 0, KIND_SOURCE, BUILD, AT(driver_source), "S",
+         "distro|nvidia-repo|run|debs", "distro (default), nvidia-repo, run, debs", false},
+	{"driver-path", 0, KIND_STRING, BUILD, AT(driver_path), "PATH", NULL,
+         "the .run file of source run, the directory of source debs", false},
+	{"driver-repo", 0, KIND_STRING, BUILD, AT(driver_repo), "URL", NULL,
+         "apt repository of source nvidia-repo (default: NVIDIA's)", false},
+	{"driver-repo-key", 0, KIND_STRING, BUILD, AT(driver_repo_key), "FILE", NULL,
+         "its key (default: NVIDIA's, by its fingerprint)", false},
+	{"driver-extra", 0, KIND_LIST, BUILD, AT(driver_extra), "NAME", NULL,
+         "fabricmanager, imex, nscq or a package, of the driver's version", false},
+	{"allow-branch-forward", 0, KIND_ON, BUILD, AT(allow_branch_forward), NULL, NULL,
+         "take the branch that a retired one is forwarded to", false},
+	{"require-signed", 0, KIND_ON, BUILD | INSPECT, AT(require_signed), NULL, NULL,
+         "only modules that the distribution has signed", false},
+	{"replace-driver", 0, KIND_ON, BUILD, AT(replace_driver), NULL, NULL,
+         "take out a driver that the base has", false},
+	{"dkms", 0, KIND_DKMS, BUILD, AT(dkms_unregister), "MODE", "keep|unregister",
+         "keep: rebuild for kernels to come (default); unregister: leave the modules only", false},
+	{"apt-mirror", 0, KIND_LIST, BUILD, AT(apt_mirrors), "URL", NULL,
+         "for the distribution's archives while building; security=URL", false},
+	{"apt-proxy", 0, KIND_STRING, BUILD, AT(apt_proxy), "URL", NULL,
+         "while building (default: http_proxy and https_proxy)", false},
+	{"apt-repo", 0, KIND_LIST, BUILD, AT(apt_repos), "LINE", NULL,
+         "one more, while building: 'deb [signed-by=KEYFILE] URL SUITE COMPONENT'", false},
+	{"containerd-runtime", 0, KIND_STRING, BUILD | INSPECT, AT(containerd_runtime), "NAME",
+         "nvidia", "give containerd this runtime: nvidia", false},
+	{"default-runtime", 0, KIND_ON, BUILD | INSPECT, AT(default_runtime), NULL, NULL,
+         "make it containerd's default", false},
+	{"toolkit-repo", 0, KIND_STRING, BUILD, AT(toolkit_repo), "URL", NULL,
+         "apt repository of nvidia-container-toolkit (default: NVIDIA's)", false},
+	{"toolkit-repo-key", 0, KIND_STRING, BUILD, AT(toolkit_key), "FILE", NULL,
+         "its key (default: NVIDIA's, by its fingerprint)", false},
+	{"driver", 0, KIND_ON, BOOT, AT(boot_driver), NULL, NULL,
+         "the image has NVIDIA's driver, which shall load", true},
 	{"network", 0, KIND_ON, BUILD, AT(network), NULL, NULL,
          "let --run scripts reach the network", false},
 	{"exec", 0, KIND_EXEC, BUILD, AT(exec), "MODE", "auto|appliance|sandbox",
@@ -78,10 +117,36 @@ const struct option_row option_rows[] = {
          "prune all results, bases and the appliance too, unless in use", true},
 	{"data-dir", 0, KIND_STRING, BUILD | BOOT | DOCTOR | INSPECT, AT(data_dir), "DIR", NULL,
          "our data files (default: as installed)", false},
+	{"targets", 't', KIND_STRING, PUBLISH, AT(targets), "FILE", NULL,
+         "where it goes: docs/publish.md describes the file (default targets.yaml)", true},
+	{"only", 0, KIND_LIST, PUBLISH, AT(only), "TARGET", NULL,
+         "only this target, or TARGET/LOCATION", true},
+	{"name", 0, KIND_STRING, PUBLISH, AT(image_name), "NAME", NULL,
+         "of the published image (default: the file's)", true},
+	{"image-version", 0, KIND_STRING, PUBLISH, AT(image_version), "VERSION", NULL,
+         "of the published image (default: from its digest)", true},
+	{"replace", 0, KIND_ON, PUBLISH, AT(replace), NULL, NULL,
+         "put it in the place of other content that has its name", true},
+	{"verify", 0, KIND_STRING, PUBLISH, AT(verify), "HOW", "full|quick|none",
+         "full: read back, quick: ask the server, none (default: by type)", true},
+	{"jobs", 'j', KIND_COUNT, PUBLISH, AT(jobs), "N", NULL, "locations at once (default 2)",
+         true},
+	{"tries", 0, KIND_COUNT, PUBLISH, AT(tries), "N", NULL, "for one request (default 5)",
+         true},
+	{"stall-timeout", 0, KIND_SECONDS, PUBLISH, AT(stall_timeout_s), "SECONDS", NULL,
+         "a body of which no byte moves for so long is given up (default 120)", true},
+	{"fail-fast", 0, KIND_ON, PUBLISH, AT(fail_fast), NULL, NULL,
+         "begin no further location after one failed", true},
+	{"consumer", 0, KIND_STRING, PUBLISH, AT(consumer), "NAME",
+         "capvco|cozystack|kubevirt|cdi|capo",
+         "print what this consumer needs: capvco, cozystack, kubevirt, cdi, capo", true},
+	{"abort", 0, KIND_ON, PUBLISH, AT(abort), NULL, NULL,
+         "list what interrupted runs left at the locations", true},
+	{"remove", 0, KIND_ON, PUBLISH, AT(remove), NULL, NULL, "with --abort: remove it", true},
 	{"keep-work", 0, KIND_ON, BUILD | BOOT, AT(keep_work), NULL, NULL,
          "keep the work directory after a failure", false},
-	{"plan", 0, KIND_ON, BUILD, AT(plan), NULL, NULL, "show what would be done; change nothing",
-         true},
+	{"plan", 0, KIND_ON, BUILD | PUBLISH, AT(plan), NULL, NULL,
+         "show what would be done; change nothing", true},
 	{"json", 0, KIND_ON, ALL, AT(json), NULL, NULL, "results for machines", true},
 	{"verbose", 'v', KIND_SPECIAL, ALL, 0, NULL, NULL, "say more", true},
 	{"quiet", 'q', KIND_SPECIAL, ALL, 0, NULL, NULL, "say errors only", true},
@@ -97,6 +162,7 @@ enum command options_command(const char *name)
 	       : strcmp(name, "boot") == 0    ? BOOT
 	       : strcmp(name, "cache") == 0   ? CACHE
 	       : strcmp(name, "inspect") == 0 ? INSPECT
+	       : strcmp(name, "publish") == 0 ? PUBLISH
 	                                      : DOCTOR;
 }
 
@@ -105,10 +171,10 @@ void options_usage(const char *command, const char *summary)
 	enum command bit = options_command(command);
 
 	printf("usage: gpuimg %s [OPTION…]%s\n\n%s\n\n", command,
-	       bit == BUILD                    ? " [BASE]"
-	       : bit == BOOT || bit == INSPECT ? " IMAGE"
-	       : bit == CACHE                  ? " ls|prune"
-	                                       : "",
+	       bit == BUILD                       ? " [BASE]"
+	       : bit & (BOOT | INSPECT | PUBLISH) ? " IMAGE"
+	       : bit == CACHE                     ? " ls|prune"
+	                                          : "",
 	       summary);
 	for (const struct option_row *row = option_rows; row->name; row++) {
 		char left[64];
@@ -127,6 +193,10 @@ void options_usage(const char *command, const char *summary)
 		printf("\nIMAGE is a qcow2 or raw image, and is only read. Exit code: 0 all holds, 5 "
 		       "something does not hold for the profile, 4 the image cannot be read or is "
 		       "refused.\n");
+	if (bit == PUBLISH)
+		printf("\nIMAGE is a finished qcow2. Run again to go on after an interruption: only what "
+		       "is missing is sent. Exit code: 0 all is published, 7 some is not and a "
+		       "further run may help, 5 what was stored is not what was sent.\n");
 	if (bit == CACHE)
 		printf("\nls lists what is kept; prune removes results, those that were not used "
 		       "for longest first.\n");

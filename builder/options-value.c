@@ -5,6 +5,8 @@
 
 #include "options-internal.h"
 
+#define COUNT_MAX 16
+
 static bool is_allowed(const char *allowed, const char *value)
 {
 	CLEANUP_STRV struct strv words = strv_split(allowed, "|");
@@ -34,6 +36,14 @@ static int set_seconds(unsigned *field, const char *value, struct error *err)
 	return 0;
 }
 
+static int set_count(uint64_t *field, const char *value, struct error *err)
+{
+	if (str_parse_uint(value, COUNT_MAX, field) == 0 && *field > 0)
+		return 0;
+	error_set(err, "'%s' is not a number from 1 to %d", value, COUNT_MAX);
+	return error_code(err, EXIT_USAGE);
+}
+
 /* The last one wins, as for a string; "both" is a list of two. */
 static void set_firmware(struct strv *field, const char *value)
 {
@@ -44,6 +54,22 @@ static void set_firmware(struct strv *field, const char *value)
 	} else {
 		strv_add(field, value);
 	}
+}
+
+static enum driver_source parse_source(const char *value)
+{
+	static const enum driver_source all[] = {DRIVER_NVIDIA_REPO, DRIVER_RUN, DRIVER_DEBS};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (strcmp(value, driver_source_name(all[i])) == 0)
+			return all[i];
+	return DRIVER_DISTRO;
+}
+
+static void set_flavour(struct options *o, const char *value)
+{
+	o->driver_flavour = strcmp(value, "open") == 0 ? DRIVER_OPEN : DRIVER_PROPRIETARY;
+	o->driver_flavour_given = true;
 }
 
 void options_set_string(char **field, const char *value)
@@ -78,6 +104,8 @@ int options_set(struct options *o, const struct option_row *row, const char *val
 		return set_size(field, value, err);
 	case KIND_SECONDS:
 		return set_seconds(field, value, err);
+	case KIND_COUNT:
+		return set_count(field, value, err);
 	case KIND_EXEC:
 		*(enum exec_mode *)field = strcmp(value, "auto") == 0        ? EXEC_AUTO
 		                           : strcmp(value, "appliance") == 0 ? EXEC_APPLIANCE
@@ -89,6 +117,15 @@ int options_set(struct options *o, const struct option_row *row, const char *val
 		break;
 	case KIND_FIRMWARE:
 		set_firmware(field, value);
+		break;
+	case KIND_FLAVOUR:
+		set_flavour(o, value);
+		break;
+	case KIND_SOURCE:
+		*(enum driver_source *)field = parse_source(value);
+		break;
+	case KIND_DKMS:
+		*(bool *)field = strcmp(value, "unregister") == 0;
 		break;
 	case KIND_SPECIAL:
 		break;

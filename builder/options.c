@@ -10,6 +10,8 @@
 #include "data.h"
 #include "options-internal.h"
 
+#define FIRST_OPEN_BRANCH 560
+
 /* The key of a row in YAML: "no-boot-test" is 'boot-test: false'. */
 static const char *yaml_name(const struct option_row *row)
 {
@@ -27,6 +29,7 @@ static enum config_type yaml_type(const struct option_row *row)
 	case KIND_SIZE:
 		return CONFIG_SIZE;
 	case KIND_SECONDS:
+	case KIND_COUNT:
 		return CONFIG_UINT;
 	default:
 		return CONFIG_STRING;
@@ -43,6 +46,8 @@ static void fill_keys(struct config_key *keys, bool profile)
 				(struct config_key){yaml_name(row), yaml_type(row), row->allowed};
 	if (profile) {
 		keys[n++] = (struct config_key){"stages", CONFIG_LIST, NULL};
+		keys[n++] = (struct config_key){"needs", CONFIG_LIST,
+		                                "driver-branch|containerd-runtime"};
 		keys[n++] = (struct config_key){"summary", CONFIG_STRING, NULL};
 	} else {
 		keys[n++] = (struct config_key){"base", CONFIG_STRING, NULL};
@@ -66,7 +71,7 @@ static int apply_config(struct options *o, const struct config *config, struct e
 
 static int read_profile(struct options *o, struct error *err)
 {
-	struct config_key keys[OPTION_ROWS_MAX + 3];
+	struct config_key keys[OPTION_ROWS_MAX + 4];
 	CLEANUP_FREE char *data = NULL;
 	CLEANUP_FREE char *path = NULL;
 	CLEANUP_CONFIG struct config *config = NULL;
@@ -88,6 +93,8 @@ static int read_profile(struct options *o, struct error *err)
 		return -1;
 	if (config_list(config, "stages"))
 		strv_add_all(&o->stages, config_list(config, "stages"));
+	if (config_list(config, "needs"))
+		strv_add_all(&o->needs, config_list(config, "needs"));
 	return 0;
 }
 
@@ -233,6 +240,18 @@ static char *default_output(const char *base)
 	return str_format("dist/%s-gpu.qcow2", *name ? name : "image");
 }
 
+/* The open modules are NVIDIA's own choice from branch 560 on, and take Turing and later only. */
+static void choose_flavour(struct options *o)
+{
+	uint64_t branch;
+
+	if (!o->driver_flavour_given && o->driver_branch)
+		o->driver_flavour = str_parse_uint(o->driver_branch, 100000, &branch) == 0 &&
+		                                    branch < FIRST_OPEN_BRANCH
+		                            ? DRIVER_PROPRIETARY
+		                            : DRIVER_OPEN;
+}
+
 /*
  * Profile, image.yaml, command line, each over the one before: argv is read twice, first to
  * learn which files to take, then for good.
@@ -241,7 +260,7 @@ int options_parse(struct options *ret, const char *command, int argc, char **arg
                   struct error *err)
 {
 	CLEANUP_OPTIONS struct options first = {0}, o = {0};
-	struct config_key keys[OPTION_ROWS_MAX + 3]; /* 'config' points into it */
+	struct config_key keys[OPTION_ROWS_MAX + 4]; /* 'config' points into it */
 	CLEANUP_CONFIG struct config *config = NULL;
 	CLEANUP_FREE char *config_path = NULL;
 
@@ -268,6 +287,7 @@ int options_parse(struct options *ret, const char *command, int argc, char **arg
 		o.cache_dir = default_cache_dir();
 	if (!o.output)
 		o.output = default_output(o.base);
+	choose_flavour(&o);
 	if (!o.help && options_check(&o, command, err) < 0)
 		return -1;
 	*ret = o;
@@ -277,11 +297,38 @@ int options_parse(struct options *ret, const char *command, int argc, char **arg
 
 void options_free(struct options *o)
 {
-	struct strv *lists[] = {&o->stages, &o->cmdline.add, &o->cmdline.remove, &o->block,
-	                        &o->run,    &o->upload,      &o->firmware,       &o->expect};
-	char *strings[] = {o->base,        o->base_sha256, o->base_sums, o->output,  o->profile,
-	                   o->work_dir,    o->cache_dir,   o->data_dir,  o->console, o->control,
-	                   o->compression, o->action,      o->kind,      o->uki_key, o->uki_cert};
+	struct strv *lists[] = {&o->stages,       &o->cmdline.add, &o->cmdline.remove, &o->block,
+	                        &o->run,          &o->upload,      &o->firmware,       &o->expect,
+	                        &o->driver_extra, &o->apt_mirrors, &o->apt_repos,      &o->needs,
+	                        &o->only};
+	char *strings[] = {o->base,
+	                   o->base_sha256,
+	                   o->base_sums,
+	                   o->output,
+	                   o->profile,
+	                   o->work_dir,
+	                   o->cache_dir,
+	                   o->data_dir,
+	                   o->console,
+	                   o->control,
+	                   o->compression,
+	                   o->action,
+	                   o->kind,
+	                   o->uki_key,
+	                   o->uki_cert,
+	                   o->driver_branch,
+	                   o->driver_path,
+	                   o->driver_repo,
+	                   o->driver_repo_key,
+	                   o->apt_proxy,
+	                   o->containerd_runtime,
+	                   o->toolkit_repo,
+	                   o->toolkit_key,
+	                   o->targets,
+	                   o->verify,
+	                   o->image_name,
+	                   o->image_version,
+	                   o->consumer};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		strv_free(lists[i]);

@@ -11,6 +11,7 @@
 
 #include "boot.h"
 #include "cmdline.h"
+#include "driver.h"
 #include "error.h"
 #include "log.h"
 #include "str.h"
@@ -31,6 +32,33 @@ struct options {
 	struct strv run;          /* host paths of user scripts */
 	struct strv upload;       /* SRC:DST */
 	char *uki_key, *uki_cert; /* PEM files to sign unified kernel images with; both or none */
+	/* The baked driver (driver.h). */
+	char *driver_branch; /* "580"; NULL: none is baked */
+	enum driver_flavour driver_flavour;
+	bool driver_flavour_given;
+	enum driver_source driver_source;
+	char *driver_path;                   /* of the .run file, or of the directory of packages */
+	char *driver_repo, *driver_repo_key; /* in place of NVIDIA's own: URL, and key file */
+	struct strv driver_extra;
+	bool require_signed, replace_driver, allow_branch_forward;
+	bool dkms_unregister; /* modules stay, DKMS forgets them */
+	/* Where the image's apt takes packages from, for the build only (apt.h). */
+	struct strv apt_mirrors, apt_repos;
+	char *apt_proxy;
+	/* containerd.h */
+	char *containerd_runtime; /* "nvidia"; NULL: its configuration is left alone */
+	bool default_runtime;
+	char *toolkit_repo, *toolkit_key; /* in place of NVIDIA's own */
+	bool boot_driver; /* 'boot': the image has NVIDIA's driver, which shall load */
+	/* 'publish' */
+	char *targets; /* the targets file */
+	struct strv only;
+	bool replace, abort, remove, fail_fast;
+	char *verify; /* full, quick, none; NULL: each backend's own */
+	char *image_name, *image_version, *consumer;
+	uint64_t jobs, tries;     /* 0: the default */
+	unsigned stall_timeout_s; /* 0: the default */
+	struct strv needs;        /* of the profile: options without which it is nothing */
 	enum exec_mode exec;
 	char *compression; /* zlib, zstd, none; NULL: as the base has it */
 	bool compact;      /* compress every cluster anew, instead of taking the base's over */
@@ -51,8 +79,8 @@ struct options {
 };
 
 /*
- * command: "build", "boot", "doctor", "cache", "inspect". argv[0] is not read. Errors carry
- * EXIT_USAGE. With --help 'help' is set and nothing else is checked.
+ * command: "build", "boot", "doctor", "cache", "inspect", "publish". argv[0] is not read. Errors
+ * carry EXIT_USAGE. With --help 'help' is set and nothing else is checked.
  */
 int options_parse(struct options *ret, const char *command, int argc, char **argv,
                   struct error *err);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What: installs what building, running and testing gpuimg needs (Debian 12 or later, Ubuntu).
 # Why:  'make image' and 'make test' are to work on a fresh machine with nothing but make and apt.
-# How:  tools/install-deps.sh build|test|lint|bench ...; does nothing, and needs no root, if all is there.
+# How:  tools/install-deps.sh build|test|lint|bench|publish ...; does nothing, and needs no root, if all is there.
 set -eu
 
 build_packages='gcc libc6-dev make pkg-config binutils libguestfs-dev zlib1g-dev libzstd-dev libarchive-dev libcurl4-openssl-dev
@@ -10,14 +10,18 @@ libjansson-dev libblkid-dev libext2fs-dev comerr-dev libnbd-dev libkmod-dev libs
 # The programs that gpuimg and its base maker run, and a kernel for the libguestfs appliance.
 run_packages='qemu-system-x86 qemu-utils supermin bubblewrap mmdebstrap ovmf seabios
 dosfstools mtools fdisk gdisk e2fsprogs xfsprogs btrfs-progs grub-pc-bin grub-efi-amd64-bin zstd xz-utils
-cpio kmod passwd procps util-linux ca-certificates debian-archive-keyring'
+cpio kmod gpg passwd procps util-linux ca-certificates debian-archive-keyring'
 
-test_packages='bats jq lz4 zip bzip2 gzip mandoc curl python3-minimal nbdkit libnbd-bin guestfish attr libcap2-bin acl busybox-static libarchive-tools
+test_packages='bats jq lz4 zip bzip2 gzip mandoc curl python3 gpg-agent dpkg-dev nbdkit libnbd-bin guestfish attr libcap2-bin acl busybox-static libarchive-tools
 libclang-rt-14-dev libclang-rt-dev clang lvm2 time initramfs-tools-core openssl sbsigntool'
 
 # what 'make bench' measures gpuimg against, and what it measures and checks results with
 bench_packages='guestfs-tools jq time qemu-system-common initramfs-tools-core e2fsprogs fdisk mount openssl
 zstd cpio'
+
+# real servers for the tests of 'gpuimg publish'
+publish_packages='nginx-light libnginx-mod-http-dav-ext apache2-bin apache2-utils docker-registry skopeo keystone glance-api
+sqlite3 python3'
 
 lint_packages='clang clang-tidy clang-format cppcheck shellcheck'
 
@@ -76,6 +80,7 @@ for group in "$@"; do
 	case $group in
 	build) ;;
 	test) wanted="$wanted $test_packages" ;;
+	publish) wanted="$wanted $publish_packages" ;;
 	bench) wanted="$wanted $bench_packages" ;;
 	lint) wanted="$wanted $lint_packages" ;;
 	*)

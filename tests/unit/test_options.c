@@ -155,6 +155,56 @@ static void test_refused(void)
 	}
 }
 
+static void test_driver(void)
+{
+	CLEANUP_PARSED struct parsed old = parse("build", "--driver-branch=535 x.img");
+	CLEANUP_PARSED struct parsed new = parse("build", "--driver-branch=580 x.img");
+	CLEANUP_PARSED struct parsed given =
+		parse("build", "--driver-branch=535 --driver-flavour=open --dkms=unregister x.img");
+	CLEANUP_PARSED struct parsed source =
+		parse("build", "--driver-branch=580 --driver-source=nvidia-repo x.img");
+	CLEANUP_PARSED struct parsed host =
+		parse("build", "--profile=container-host --driver-branch=580 x.img");
+	CLEANUP_PARSED struct parsed any = parse("inspect", "--profile=gpu-baked x.img");
+
+	check(old.result == 0 && old.o.driver_flavour == DRIVER_PROPRIETARY,
+	      "an older branch is baked with proprietary modules");
+	check(new.result == 0 && new.o.driver_flavour == DRIVER_OPEN,
+	      "a newer one with open modules");
+	check(given.result == 0 && given.o.driver_flavour == DRIVER_OPEN && given.o.dkms_unregister,
+	      "unless something else is asked for");
+	check(source.o.driver_source == DRIVER_NVIDIA_REPO, "a source is known by its name");
+	check_str(host.o.containerd_runtime, "nvidia", "a container host's runtime is nvidia's");
+	check(any.result == 0 && strv_has(&any.o.needs, "driver-branch"),
+	      "inspect asks for a driver of any branch");
+}
+
+static void test_driver_refused(void)
+{
+	static const char *const bad[] = {
+		"--driver-branch=abc x.img",
+		"--driver-branch=535.1 x.img",
+		"--driver-source=run x.img",
+		"--driver-branch=535 --driver-source=run x.img",
+		"--driver-branch=535 --driver-source=debs --driver-path=/no/such x.img",
+		"--driver-branch=535 --driver-path=/tmp x.img",
+		"--driver-branch=535 --driver-repo=http://h/ x.img",
+		"--driver-branch=535 --driver-source=nvidia-repo --driver-repo=http://h/ x.img",
+		"--replace-driver x.img",
+		"--default-runtime x.img",
+		"--containerd-runtime=crun x.img",
+		"--profile=gpu-baked x.img",
+		"--profile=container-host x.img",
+		"--toolkit-repo=http://h/ --containerd-runtime=nvidia x.img",
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CLEANUP_PARSED struct parsed p = parse("build", bad[i]);
+
+		check(p.result < 0 && p.err.code == EXIT_USAGE, "refused: build %s", bad[i]);
+	}
+}
+
 static void write_text(const char *path, const char *text)
 {
 	FILE *file = fopen(path, "w");
@@ -223,6 +273,8 @@ int main(void)
 	test_cache();
 	test_cache_refused();
 	test_refused();
+	test_driver();
+	test_driver_refused();
 	test_yaml();
 	test_yaml_refused();
 	return tap_done();

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# What: real drivers on real guests with several kernels: what is refused, and by which words; what is baked.
+# Why:  package managers and DKMS exit 0 for a kernel that they pass over.
+# How:  'load ../lib/driver-guest' after common; driver_try NAME BASE OPTION..., driver_row; rows go to
+#       $OUT/drivers.tsv, which tests/lib/driver-table.sh prints.
+# shellcheck shell=bash disable=SC2034 # status, out and err are for common.bash
+
+# driver_try NAME BASE OPTION...: a build, whose exit code, words and seconds stand under NAME.
+driver_try() {
+	local name=$1 base=$2 code=0 began
+	shift 2
+	began=$(date +%s)
+	"$GPUIMG" build --no-cache -o "$OUT/$name.qcow2" "$@" "$base" \
+		>"$OUT/$name.out" 2>"$OUT/$name.err" </dev/null || code=$?
+	echo "$code" >"$OUT/$name.code"
+	echo $(($(date +%s) - began)) >"$OUT/$name.seconds"
+}
+
+driver_code() { # name, want
+	status=$(cat "$OUT/$1.code") out=$(cat "$OUT/$1.out") err=$(cat "$OUT/$1.err")
+	expect_status "$2"
+}
+
+# driver_kernels BASE: the versions of its kernels, one a line, as the maker's image has them.
+driver_kernels() {
+	"$GPUIMG" inspect --json -q "$1" 2>/dev/null | jq -r '.kernels[].version'
+}
+
+# driver_row NAME SOURCE SUITE KERNELS OUTCOME: of a build that was tried.
+driver_row() {
+	local manifest=$OUT/$1.manifest.json modules=none
+	if [ "$(cat "$OUT/$1.code")" -eq 0 ]; then
+		modules=$(jq -r '"\(.driver.version) \(.driver.flavour), \(.driver.found.modules | length) modules"' "$manifest")
+	fi
+	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$2" "$3" "$4" "$(cat "$OUT/$1.seconds")" "$modules" "$5" >>"$OUT/drivers.tsv"
+}
+
+# Every kernel of the image has modules of one version, and each point holds.
+driver_is_whole() { # name, branch
+	local manifest=$OUT/$1.manifest.json
+	driver_code "$1" 0
+	jq -e --arg branch "$2" '.driver.branch == $branch' "$manifest"
+	jq -e '(.driver.found.modules | map(.kernel) | unique) == ([.kernels[].version] | sort)' "$manifest"
+	jq -e '.driver.version as $v | .driver.found.modules | all(.version == $v)' "$manifest"
+	jq -e '[.proof[] | select(.verdict == "bad")] == []' "$manifest"
+}
+
+# The base shows the failure, the image does not; its driver loads as far as it can without a card.
+driver_boots() { # name
+	[ "$(jq -r .boot_test.verdict "$OUT/$1.manifest.json")" = passed ] || {
+		jq .boot_test "$OUT/$1.manifest.json"
+		return 1
+	}
+	jq -e '.boot_test.runs | all(.image.driver != null)' "$OUT/$1.manifest.json"
+}
