@@ -17,6 +17,7 @@
 /* Exit codes of dkms 3; dkms 2 has 9 and 1 for them, and for others too: its words tell. */
 #define DKMS_EXCLUDED   77
 #define DKMS_NO_HEADERS 21
+#define ERROR_LINE_MAX  300
 
 /*
  * common.postinst, of every -dkms package, adds its module and then builds it for what it takes for
@@ -193,13 +194,34 @@ static int fail_full(const struct job *j, struct error *err)
 	return error_code(err, EXIT_HOST);
 }
 
+/* What the compiler said first: with several jobs at once, make's own last lines may not show it.
+ * NULL: it said nothing of the kind. Owned by the caller. */
+static char *first_compile_error(const char *make_log)
+{
+	const char *at = strstr(make_log, " error: ");
+	const char *begin = at;
+
+	if (!at)
+		return NULL;
+	while (begin > make_log && begin[-1] != '\n')
+		begin--;
+
+	CLEANUP_FREE char *line = mem_copy(begin, strcspn(begin, "\r\n"));
+
+	return str_printable(line, ERROR_LINE_MAX);
+}
+
 static int fail_compile(const struct job *j, const char *make_log, struct error *err)
 {
+	CLEANUP_FREE char *first = first_compile_error(make_log);
 	CLEANUP_FREE char *tail = driver_log_tail(*make_log ? make_log : j->output);
 
 	error_set(err, "kernel '%s': module '%s' %s was not %s: dkms exited with %d%s%s", j->kernel,
 	          j->name, j->version, *make_log ? "compiled" : "made", j->status,
 	          *make_log ? "; the last lines of its make.log:" : "; it said:", tail);
+	if (first)
+		error_hint(err, "the first error is: %s; a newer branch may know this kernel",
+		           first);
 	error_hint(err, "the log of the build has all of it; a newer branch may know this kernel");
 	return -1;
 }
