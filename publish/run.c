@@ -262,6 +262,11 @@ static void serve(struct run *run, size_t index)
 	};
 
 	job.verify_asked = run->options->verify != NULL;
+	if (!job.backend) { /* publish_targets_read() has refused it */
+		error_set(&r->error, "there is no type '%s'", where->type);
+		r->outcome = OUTCOME_FAILED;
+		return;
+	}
 	job.verify = run->options->verify ? *run->options->verify : job.backend->verify_default;
 	r->started = time(NULL);
 	if (open_job(run, &job, &r->error) < 0 || run_job(run, &job, r, &r->error) < 0) {

@@ -11,21 +11,15 @@ setup_file() {
 	two=$(base driver12-two --suite=bookworm --size=6G --kernels=linux-image-amd64,linux-image-cloud-amd64)
 	one=$(base bookworm --suite=bookworm)
 	driver_try driver12-gone "$gone" --no-boot-test --driver-branch=535 --driver-flavour=proprietary
-	driver_row driver12-gone distro bookworm 'amd64, and one whose headers are in no repository' 'refused, naming it'
+	driver_row driver12-gone distro 'Debian 12' 'amd64, and one whose headers are in no repository' \
+		"$(driver_outcome driver12-gone), naming the kernel"
 	driver_try driver12-rt "$rt" --no-boot-test --driver-branch=535 --driver-flavour=proprietary
-	driver_row driver12-rt distro bookworm 'amd64, rt-amd64' 'refused: BUILD_EXCLUSIVE of rt-amd64'
+	driver_row driver12-rt distro 'Debian 12' 'amd64, rt-amd64' "$(driver_outcome driver12-rt): BUILD_EXCLUSIVE of rt-amd64"
 	driver_try driver12-two "$two" --firmware=bios --driver-branch=535 --driver-flavour=proprietary
-	driver_row driver12-two distro bookworm 'amd64, cloud-amd64' "baked, boot pair $(verdict driver12-two)"
-	driver_try driver12-open "$one" --no-boot-test --driver-branch=535 --driver-flavour=open --dkms=unregister
-	driver_row driver12-open distro bookworm amd64 "$(outcome driver12-open)"
-}
-
-verdict() {
-	jq -r .boot_test.verdict "$OUT/$1.manifest.json" 2>/dev/null || echo missing
-}
-
-outcome() {
-	[ "$(cat "$OUT/$1.code")" -eq 0 ] && echo baked || echo refused
+	driver_row driver12-two distro 'Debian 12' 'amd64, cloud-amd64' \
+		"$(driver_outcome driver12-two), boot pair $(driver_verdict driver12-two)"
+	driver_try driver12-open "$one" --no-boot-test --driver-branch=535 --driver-flavour=open
+	driver_row driver12-open distro 'Debian 12' 'amd64, open flavour' "$(driver_outcome driver12-open)"
 }
 
 @test "a kernel whose headers cannot be had is refused by its name, before anything is compiled" {
@@ -53,13 +47,6 @@ outcome() {
 	driver_boots driver12-two
 }
 
-@test "the open modules are baked with libraries of their own version, or refused by both versions" {
-	if [ "$(cat "$OUT/driver12-open.code")" -eq 0 ]; then
-		driver_is_whole driver12-open 535
-		jq -e '.driver.found.modules | any(.license == "Dual MIT/GPL") and all(.license != "NVIDIA")' "$OUT/driver12-open.manifest.json"
-		jq -e '.driver.found.dkms == []' "$OUT/driver12-open.manifest.json"
-	else
-		driver_code driver12-open 4
-		[ "$(grep -o '535\.[0-9]*\.[0-9]*' "$OUT/driver12-open.err" | sort -u | wc -l)" -ge 2 ]
-	fi
+@test "the open modules are baked, or what the compiler says is told" {
+	driver_open_is_told driver12-open 535
 }

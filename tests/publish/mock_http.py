@@ -23,6 +23,7 @@ import base64
 import json
 import os
 import re
+import select
 import socket
 import ssl
 import threading
@@ -211,6 +212,13 @@ class Handler(BaseHTTPRequestHandler):
     def ruled(rule):
         return Reply(rule.get("status", 200), rule.get("body", ""), rule.get("headers"))
 
+    def sleep(self, seconds):
+        """No longer than the client waits: a request of a killed one gets no line in the log."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if select.select([self.connection], [], [], 0.1)[0]:
+                raise ConnectionResetError
+
     def after(self, rule, request, reply):
         kind = rule["do"]
         if kind == "lost":
@@ -218,7 +226,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         if kind == "slow":
-            time.sleep(rule["seconds"])
+            self.sleep(rule["seconds"])
         elif kind == "reply":
             return self.ruled(rule)
         elif kind == "headers":
