@@ -373,13 +373,16 @@ start_swift() {
 	export SWIFT_PORT SWIFT_LOG=$SERVERS/swift.log
 }
 
-# s3_curl METHOD PATH_AND_QUERY [CURL_OPTION...]: signed by curl, which shares no code with us.
-s3_curl() {
-	local method=$1 path=$2
+# swift_curl METHOD PATH [CURL_OPTION...]: by Swift's own protocol, which shares neither signatures
+# nor code with S3: PATH from the container on.
+swift_curl() {
+	local method=$1 path=$2 token
 	shift 2
-	curl -s --aws-sigv4 aws:amz:us-east-1:s3 --user test:tester:s3cret-swift-key \
-		-H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X "$method" "$@" \
-		"http://127.0.0.1:$SWIFT_PORT$path"
+	token=$(curl -s -D - -o /dev/null -H 'X-Storage-User: test:tester' \
+		-H 'X-Storage-Pass: s3cret-swift-key' "http://127.0.0.1:$SWIFT_PORT/auth/v1.0" |
+		tr -d '\r' | awk 'tolower($1) == "x-auth-token:" { print $2 }')
+	curl -s --fail -X "$method" -H "X-Auth-Token: $token" "$@" \
+		"http://127.0.0.1:$SWIFT_PORT/v1/AUTH_test/$path"
 }
 
 # --- OpenStack Keystone and Glance: sqlite, a file store, one user alice in project 'images' ------
