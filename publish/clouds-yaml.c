@@ -66,8 +66,9 @@ void cloud_set(struct cloud *cloud, enum cloud_field field, const char *value)
 void cloud_free(struct cloud *cloud)
 {
 	for (int i = 0; i < CLOUD_FIELDS; i++)
-		wipe(STEAL(cloud->values[i]));
-	free(STEAL(cloud->name));
+		wipe(cloud->values[i]);
+	free(cloud->name);
+	*cloud = (struct cloud){0};
 }
 
 __attribute__((format(printf, 4, 5))) static int complain(const struct reading *r,
@@ -134,39 +135,42 @@ static char *names_of(struct reading *r, const yaml_node_t *clouds)
 	return strv_join(&names, ", ");
 }
 
-/* The cloud that is meant; its name becomes the cloud's. *ret NULL: this file does not have it. */
-static int find_cloud(struct reading *r, const char *name, struct cloud *cloud, yaml_node_t **ret,
-                      struct error *err)
+/* The cloud that is meant; its name becomes the cloud's. NULL: this file does not say it. */
+static yaml_node_t *find_cloud(struct reading *r, const char *name, struct cloud *cloud,
+                               struct error *err)
 {
-	yaml_node_t *clouds = member(r, yaml_document_get_root_node(&r->doc), "clouds");
+	yaml_node_t *clouds = member(r, yaml_document_get_root_node(&r->doc), "clouds"), *found;
 	CLEANUP_FREE char *all = NULL;
 	yaml_node_pair_t *first;
 
-	if (!clouds || clouds->type != YAML_MAPPING_NODE)
-		return complain(r, clouds, err, "there is no mapping 'clouds'");
+	if (!clouds || clouds->type != YAML_MAPPING_NODE) {
+		complain(r, clouds, err, "there is no mapping 'clouds'");
+		return NULL;
+	}
 	first = clouds->data.mapping.pairs.start;
 	if (!name && clouds->data.mapping.pairs.top - first == 1)
 		name = scalar(yaml_document_get_node(&r->doc, first->key));
 	all = names_of(r, clouds);
 	if (!name) {
 		complain(r, clouds, err, "which cloud is meant? There are: %s", all);
-		return error_hint(err, "set 'cloud' in the targets file, or OS_CLOUD");
+		error_hint(err, "set 'cloud' in the targets file, or OS_CLOUD");
+		return NULL;
 	}
-	*ret = member(r, clouds, name);
-	if (!*ret)
-		return complain(r, clouds, err, "there is no cloud '%s', only: %s", name, all);
-	if (!cloud->name)
+	found = member(r, clouds, name);
+	if (!found)
+		complain(r, clouds, err, "there is no cloud '%s', only: %s", name, all);
+	else if (!cloud->name)
 		cloud->name = str_copy(name);
-	return 0;
+	return found;
 }
 
 static int take_cloud(struct reading *r, const char *name, bool optional, struct cloud *cloud,
                       struct error *err)
 {
 	CLEANUP_ERROR struct error missing = ERROR_INIT;
-	yaml_node_t *found = NULL, *auth;
+	yaml_node_t *found = find_cloud(r, name ? name : cloud->name, cloud, &missing), *auth;
 
-	if (find_cloud(r, name ? name : cloud->name, cloud, &found, &missing) < 0)
+	if (!found)
 		return optional ? 0 : error_take(err, &missing);
 	if (found->type != YAML_MAPPING_NODE)
 		return complain(r, found, err, "a cloud must be a mapping");

@@ -137,7 +137,8 @@ int glance_create(struct publish_job *job, int *ret_status, struct error *err)
 		return 0;
 	if (reply.status != 201)
 		return glance_error(job, &call, &reply, err);
-	json_decref(STEAL(g->seen));
+	json_decref(g->seen);
+	g->seen = NULL;
 	return read_object(job, &call, &reply, &g->seen, err);
 }
 
@@ -214,7 +215,7 @@ int glance_list(struct publish_job *job, const char *query, json_t **ret, struct
 			json_decref(all);
 			return -1;
 		}
-		if (!*last)
+		if (!last || !*last)
 			break;
 		escaped = http_escape(last, false);
 		free(path);

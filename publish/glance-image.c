@@ -47,11 +47,11 @@ static const char *const reserved[] = {"id",
 char *uuid5(const unsigned char name_space[16], const char *name)
 {
 	size_t length = strlen(name);
-	CLEANUP_FREE unsigned char *text = mem_alloc(16 + length);
+	CLEANUP_FREE unsigned char *text = mem_alloc(16 + length + 1);
 	unsigned char d[EVP_MAX_MD_SIZE];
 
 	memcpy(text, name_space, 16);
-	memcpy(text + 16, name, length);
+	memcpy(text + 16, name, length + 1);
 	EVP_Digest(text, 16 + length, d, NULL, EVP_sha1(), NULL);
 	d[6] = (unsigned char)((d[6] & 0x0f) | 0x50);
 	d[8] = (unsigned char)((d[8] & 0x3f) | 0x80);

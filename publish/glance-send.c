@@ -11,8 +11,8 @@
 #include "publish/glance.h"
 
 #define SEND_TRIES      3
-#define PUT_TIMEOUT_S   3600 /* stores that copy the whole image behind it */
-#define WAIT_MS         (2 * 60 * 60 * 1000LL)
+#define PUT_TIMEOUT_S   3600      /* stores that copy the whole image behind it */
+#define WAIT_MS         7200000LL /* two hours */
 #define POLL_MIN_MS     2000u
 #define POLL_MAX_MS     30000u
 #define SETTLE_TIMES    5 /* looks until a broken PUT has left 'saving' */

@@ -112,7 +112,8 @@ static void set_id(struct publish_job *job, const char *id, unsigned generation)
 	free(g->id);
 	g->id = copy;
 	g->generation = generation;
-	json_decref(STEAL(g->seen));
+	json_decref(g->seen);
+	g->seen = NULL;
 }
 
 /* That of the slot, if it is one of these bytes and boot type; else the first. */

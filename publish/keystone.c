@@ -155,7 +155,8 @@ static void drop_token(struct keystone *k)
 {
 	if (k->token)
 		explicit_bzero(k->token, strlen(k->token));
-	free(STEAL(k->token));
+	free(k->token);
+	k->token = NULL;
 }
 
 void keystone_free(struct keystone *k)

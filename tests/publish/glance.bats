@@ -152,11 +152,11 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 @test "a boot type that the image has not is refused before the first request" {
 	publish_manifest "$IMAGE" bios
 	write_targets RegionOne "boot_type: uefi"
-	lines=$(wc -l <"$GLANCE_LOG")
+	before=$(wc -l <"$GLANCE_LOG")
 	publish "$IMAGE" --image-version=1.0
 	expect_status 4
 	expect_in "$out" "boot type 'uefi'"
-	[ "$(wc -l <"$GLANCE_LOG")" -eq "$lines" ]
+	[ "$(wc -l <"$GLANCE_LOG")" -eq "$before" ]
 }
 
 @test "a wrong password is told, and nothing is made" {
