@@ -213,6 +213,11 @@ bench-growth: all ## gpuimg's cost by kernels and by data
 	tools/install-deps.sh build bench
 	tools/bench.sh --gpuimg $(BUILD)/gpuimg --growth $(BENCH_ARGS)
 
+.PHONY: bench-publish
+bench-publish: all ## publish of 2 GB against 'curl -T' to the same servers; as root
+	tools/install-deps.sh build test publish
+	tools/bench-publish.sh --gpuimg $(BUILD)/gpuimg $(BENCH_ARGS)
+
 # --- for those who change it -------------------------------------------------------------
 
 .PHONY: lint

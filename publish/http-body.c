@@ -41,7 +41,7 @@ size_t http_body_read(char *to, size_t size, size_t count, void *opaque)
 	size_t room = size * count;
 	ssize_t got;
 
-	if (at >= t->body_bytes)
+	if (!b || at >= t->body_bytes)
 		return 0;
 	if (at < b->head_size) {
 		got = (ssize_t)copy_piece(to, room, b->head, b->head_size, at);

@@ -9,7 +9,7 @@
 #include "publish/layer.h"
 
 #define QEMU_ID   107 /* of KubeVirt's qemu user */
-#define TAR_BLOCK 512u
+#define TAR_BLOCK ((size_t)512)
 #define TAR_END   (2 * TAR_BLOCK)
 #define HEAD_MAX  65536u
 

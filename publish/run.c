@@ -93,13 +93,25 @@ static int refuse_different(struct publish_job *job, struct error *err)
 	return error_code(err, EXIT_INPUT);
 }
 
+/* A server that checks digests refuses what was changed while it was sent: the image is to blame
+ * then, and running again would end the same way for as long as somebody writes to it. */
+static int blame_image(const struct publish_job *job, struct error *err)
+{
+	CLEANUP_ERROR struct error changed = ERROR_INIT;
+
+	if (publish_image_check(job->image, &changed) == 0)
+		return -1;
+	error_free(err);
+	return error_take(err, &changed);
+}
+
 static int send_all(struct publish_job *job, struct publish_result *r, struct error *err)
 {
 	const struct publish_backend *b = job->backend;
 
 	publish_phase(job, "sends");
 	if (call(job, r, "begin", b->begin, err) < 0 || call(job, r, "send", b->send, err) < 0)
-		return -1;
+		return blame_image(job, err);
 	/* What was sent is what was digested: before anything gets its name. */
 	if (publish_image_check(job->image, err) < 0)
 		return -1;

@@ -18,7 +18,7 @@ static void replace_entities(char *text)
 
 		while (i < count && !str_starts(text, known[i].entity))
 			i++;
-		*to++ = i < count ? known[i].letter : *text;
+		*to++ = (char)(i < count ? known[i].letter : *text);
 		text += i < count ? strlen(known[i].entity) : 1;
 	}
 	*to = '\0';

@@ -20,7 +20,7 @@ bench_packages='guestfs-tools jq time qemu-system-common initramfs-tools-core e2
 zstd cpio'
 
 # real servers for the tests of 'gpuimg publish'
-publish_packages='nginx-light libnginx-mod-http-dav-ext apache2-bin apache2-utils docker-registry skopeo keystone glance-api
+publish_packages='nginx-light libnginx-mod-http-dav-ext apache2-bin apache2-utils docker-registry skopeo swift-proxy swift-account swift-container swift-object memcached keystone glance-api
 sqlite3 python3'
 
 lint_packages='clang clang-tidy clang-format cppcheck shellcheck'

@@ -185,13 +185,19 @@ start_gate() {
 }
 
 gate_rule() { # "bytes N" or "line REGEX"
-	rm -f "$GATE/held"
+	rm -f "$GATE/held" "$GATE/drop"
 	echo "$*" >"$GATE/rule.new"
 	mv "$GATE/rule.new" "$GATE/rule"
 }
 
 gate_open() {
 	rm -f "$GATE/rule"
+}
+
+gate_drop() { # what is held never comes: whoever sent it was killed
+	: >"$GATE/drop"
+	rm -f "$GATE/rule"
+	sleep 0.2 # the gate looks each 20 ms
 }
 
 gate_wait() { # until something is held
@@ -373,14 +379,18 @@ start_swift() {
 	export SWIFT_PORT SWIFT_LOG=$SERVERS/swift.log
 }
 
+swift_token() {
+	curl -s -D - -o /dev/null -H 'X-Storage-User: test:tester' \
+		-H 'X-Storage-Pass: s3cret-swift-key' "http://127.0.0.1:$SWIFT_PORT/auth/v1.0" |
+		tr -d '\r' | awk 'tolower($1) == "x-auth-token:" { print $2 }'
+}
+
 # swift_curl METHOD PATH [CURL_OPTION...]: by Swift's own protocol, which shares neither signatures
 # nor code with S3: PATH from the container on.
 swift_curl() {
 	local method=$1 path=$2 token
 	shift 2
-	token=$(curl -s -D - -o /dev/null -H 'X-Storage-User: test:tester' \
-		-H 'X-Storage-Pass: s3cret-swift-key' "http://127.0.0.1:$SWIFT_PORT/auth/v1.0" |
-		tr -d '\r' | awk 'tolower($1) == "x-auth-token:" { print $2 }')
+	token=$(swift_token)
 	curl -s --fail -X "$method" -H "X-Auth-Token: $token" "$@" \
 		"http://127.0.0.1:$SWIFT_PORT/v1/AUTH_test/$path"
 }

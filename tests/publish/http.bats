@@ -102,7 +102,7 @@ check_killed() {
 	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
 	publish_kill
-	gate_open
+	gate_drop
 	[ ! -e "$stored" ]
 	[ ! -e "$root/node/index.json" ]
 	publish "$IMAGE" --image-version=1.0
@@ -127,7 +127,7 @@ check_killed_at() { # SERVER, REGEX of the request that is held
 	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
 	publish_kill
-	gate_open
+	gate_drop
 	[ -e "$stored.part" ]
 	[ ! -e "$stored" ]
 	[ ! -e "$root/node/index.json" ]
@@ -155,7 +155,7 @@ check_killed_at() { # SERVER, REGEX of the request that is held
 	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
 	publish_kill
-	gate_open
+	gate_drop
 	mv "$stored.part" "$stored"
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
@@ -169,7 +169,7 @@ check_killed_at() { # SERVER, REGEX of the request that is held
 	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
 	publish_kill
-	gate_open
+	gate_drop
 	[ ! -e "$root/node/index.json" ]
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
@@ -318,7 +318,7 @@ check_changed() {
 	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
 	publish_kill
-	gate_open
+	gate_drop
 	[ -e "$stored.part" ]
 	publish "$IMAGE" --image-version=1.0 --abort
 	expect_status 0
