@@ -3,6 +3,7 @@
 
 #include "bake.h"
 #include "containerd-toolkit.h"
+#include "digest.h"
 #include "driver-dkms.h"
 #include "driver-hold.h"
 #include "driver-resolve.h"
@@ -107,7 +108,14 @@ int build_close_apt(struct build *b, struct error *err)
 	return result;
 }
 
-/* What shapes the result beside the base and what was changed before. */
+static void add_lines(struct strv *ret, const char *name, const struct strv *items)
+{
+	for (size_t i = 0; i < items->count; i++)
+		strv_addf(ret, "%s=%s", name, items->items[i]);
+}
+
+/* What shapes the result beside the base and what was changed before. Two sources may have other
+ * contents under one name and version; what is asked for by name is marked as such. */
 static void describe(const struct build *b, struct strv *ret)
 {
 	const struct driver_plan *d = &b->driver;
@@ -121,12 +129,12 @@ static void describe(const struct build *b, struct strv *ret)
 	for (size_t i = 0; i < d->kernel_count; i++)
 		strv_addf(ret, "kernel=%s %s", d->kernels[i].version,
 		          driver_how_name(d->kernels[i].how));
-	for (size_t i = 0; i < d->packages.count; i++)
-		strv_addf(ret, "package=%s", d->packages.items[i]);
-	for (size_t i = 0; i < b->toolkit_packages.count; i++)
-		strv_addf(ret, "toolkit=%s", b->toolkit_packages.items[i]);
-	for (size_t i = 0; i < b->driver_files.count; i++)
-		strv_addf(ret, "file=%s", b->driver_files.items[i]);
+	add_lines(ret, "package", &d->packages);
+	add_lines(ret, "install", &d->install);
+	add_lines(ret, "archive", &d->digests);
+	add_lines(ret, "toolkit", &b->toolkit_packages);
+	add_lines(ret, "archive", &b->toolkit_digests);
+	add_lines(ret, "file", &b->driver_files);
 }
 
 static int install(struct build *b, struct error *err)
@@ -144,8 +152,27 @@ static int install(struct build *b, struct error *err)
 	return apt_install(b->apt, &all, err);
 }
 
+/* The same of an installer. */
+static int check_installer(const struct build *b, struct error *err)
+{
+	const char *path = b->options->driver_path;
+	CLEANUP_FREE char *digest = NULL;
+	CLEANUP_FREE char *line = NULL;
+
+	if (digest_file(path, "SHA256", &digest, err) < 0)
+		return -1;
+	line = str_format("%s  %s", digest, path);
+	if (strv_has(&b->driver_files, line))
+		return 0;
+	error_set(err, "'%s' was changed while the build ran", path);
+	error_hint(err, "build again");
+	return error_code(err, EXIT_INPUT);
+}
+
 static int build_modules(struct build *b, struct error *err)
 {
+	if (b->driver.source == DRIVER_RUN && check_installer(b, err) < 0)
+		return -1;
 	if (b->driver.source == DRIVER_RUN)
 		return driver_run_install(b->root, b->options->driver_path, &b->driver,
 		                          !b->options->dkms_unregister, b->log, err);

@@ -89,6 +89,7 @@ struct build {
 	struct containerd containerd;
 	struct strv toolkit_install;  /* packages for the runtime, as apt takes them */
 	struct strv toolkit_packages; /* what that comes to, "name=version" */
+	struct strv toolkit_digests;  /* "SHA256  name=version" of those whose archive apt knows */
 	struct containerd_result containerd_result;
 	bool clamp_times;                    /* the environment gave source_date_epoch */
 	int64_t source_date_epoch;           /* for generators that can make the same bytes twice */

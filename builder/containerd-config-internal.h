@@ -40,5 +40,6 @@ bool containerd_is_zero(const char *value);
 
 /* All names that the CRI plugin and its parts have in disabled_plugins; ends with NULL. */
 const char *const *containerd_cri_names(void);
+bool containerd_is_cri_name(const char *plugin);
 
 #endif

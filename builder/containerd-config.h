@@ -105,6 +105,9 @@ struct strv containerd_dump_runtimes(const struct containerd_dump *dump);
 char *containerd_dump_default(const struct containerd_dump *dump);
 /* The options of a runtime, "SystemdCgroup = true", sorted, without BinaryName. */
 struct strv containerd_dump_options(const struct containerd_dump *dump, const char *runtime);
+/* The options that a further runtime takes over: of runc, or, where none is named so, of the
+ * default one, if it is run by the same shim (crun is). */
+struct strv containerd_dump_model(const struct containerd_dump *dump);
 /*
  * Whether 'after' has the runtime with runtime_type, BinaryName and options as they shall be, as
  * default only if that was asked for, and everything else as 'before' had it (imports and a

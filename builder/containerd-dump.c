@@ -86,22 +86,25 @@ struct strv containerd_dump_options(const struct containerd_dump *dump, const ch
 	return ret;
 }
 
-/* --- whether only what should change did ----------------------------------------------- */
-
-static bool is_cri_name(const char *name)
+struct strv containerd_dump_model(const struct containerd_dump *dump)
 {
-	for (const char *const *known = containerd_cri_names(); *known; known++)
-		if (strcmp(name, *known) == 0)
-			return true;
-	return false;
+	CLEANUP_FREE char *chosen = containerd_dump_default(dump);
+	const struct toml_node *table = chosen ? find_runtime(dump, chosen) : NULL;
+	const struct toml_node *type = table ? toml_find(table, "runtime_type", NULL) : NULL;
+	bool fits = type && str_equal(type->text, CONTAINERD_DEFAULT_RUNTIME_TYPE);
+
+	return containerd_dump_options(dump, fits && !find_runtime(dump, "runc") ? chosen : "runc");
 }
+
+/* --- whether only what should change did ----------------------------------------------- */
 
 static bool has_cri_disabled(const struct containerd_dump *dump)
 {
 	const struct toml_node *list = toml_child(&dump->toml->root, "disabled_plugins");
 
 	for (size_t i = 0; list && i < list->count; i++)
-		if (list->children[i].type == TOML_STRING && is_cri_name(list->children[i].text))
+		if (list->children[i].type == TOML_STRING &&
+		    containerd_is_cri_name(list->children[i].text))
 			return true;
 	return false;
 }
@@ -113,7 +116,8 @@ static char *list_disabled(const struct containerd_dump *dump)
 	CLEANUP_STRV struct strv names = {0};
 
 	for (size_t i = 0; list && i < list->count; i++)
-		if (list->children[i].type != TOML_STRING || !is_cri_name(list->children[i].text))
+		if (list->children[i].type != TOML_STRING ||
+		    !containerd_is_cri_name(list->children[i].text))
 			strv_take(&names, toml_show(&list->children[i]));
 	strv_sort(&names);
 	return strv_join(&names, ", ");

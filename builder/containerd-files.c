@@ -35,6 +35,14 @@ const char *const *containerd_cri_names(void)
 	return cri_names;
 }
 
+bool containerd_is_cri_name(const char *plugin)
+{
+	for (const char *const *name = cri_names; *name; name++)
+		if (strcmp(plugin, *name) == 0)
+			return true;
+	return false;
+}
+
 const char *containerd_plugin_key(int version)
 {
 	return version <= 1 ? "cri" : cri_names[version == 2 ? 1 : 2];
@@ -254,10 +262,9 @@ bool containerd_cri_disabled(const struct containerd_files *files)
 			toml_child(&files->items[i].toml->root, "disabled_plugins");
 
 		for (size_t k = 0; list && k < list->count; k++)
-			for (const char *const *name = cri_names; *name; name++)
-				if (str_equal(list->children[k].text, *name) &&
-				    list->children[k].type == TOML_STRING)
-					return true;
+			if (list->children[k].type == TOML_STRING &&
+			    containerd_is_cri_name(list->children[k].text))
+				return true;
 	}
 	return false;
 }

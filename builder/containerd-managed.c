@@ -44,7 +44,7 @@ static char *yaml_value(const char *text, const char *key)
 		char *value, *comment;
 
 		if (strncmp(line + quoted, key, length) != 0 ||
-		    line[quoted + length + quoted] != ':')
+		    (quoted && line[1 + length] != *line) || line[quoted + length + quoted] != ':')
 			continue;
 		value = line + quoted + length + quoted + 1;
 		comment = strstr(value, " #");

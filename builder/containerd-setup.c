@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "containerd-config-internal.h"
 #include "containerd-internal.h"
 #include "digest.h"
 
@@ -40,13 +41,20 @@ static void job_free(struct job *j)
 
 /* --- Before --- */
 
-static bool is_cri(const char *plugin)
+/* Whether an imported file switches it off. */
+static bool import_disables_cri(const struct containerd_files *files)
 {
-	return strcmp(plugin, "cri") == 0 || str_ends(plugin, ".cri") ||
-	       str_starts(plugin, "io.containerd.cri.");
+	struct containerd_files imported = *files;
+
+	if (files->count < 2)
+		return false;
+	imported.items++;
+	imported.count--;
+	return containerd_cri_disabled(&imported);
 }
 
-/* The main file with the CRI plugin switched on; NULL: it is not the one that switches it off. */
+/* The main file with the CRI plugin switched on; NULL: it is not the only one that switches it
+ * off. */
 static char *text_with_cri(const struct containerd_files *files)
 {
 	const struct containerd_file *file = files->count ? &files->items[0] : NULL;
@@ -55,12 +63,12 @@ static char *text_with_cri(const struct containerd_files *files)
 	CLEANUP_STRV struct strv kept = {0};
 	CLEANUP_FREE char *items = NULL;
 
-	if (!list || list->type != TOML_ARRAY)
+	if (!list || list->type != TOML_ARRAY || import_disables_cri(files))
 		return NULL;
 	for (size_t i = 0; i < list->count; i++) {
 		const struct toml_node *item = &list->children[i];
 
-		if (item->type == TOML_STRING && !is_cri(item->text))
+		if (item->type == TOML_STRING && !containerd_is_cri_name(item->text))
 			strv_take(&kept, toml_quote(item->text));
 	}
 	items = strv_join(&kept, ", ");
@@ -184,7 +192,7 @@ static int read_before(struct job *j, struct error *err)
 		return error_prefix(err, "what the image's containerd says of '%s'",
 		                    j->c->config_path);
 	if (j->before.cri)
-		j->options = containerd_dump_options(&j->before, "runc");
+		j->options = containerd_dump_model(&j->before);
 	return 0;
 }
 
@@ -497,7 +505,7 @@ static int look_again_plain(struct containerd_result *result, const struct conta
 	    containerd_dump_parse(&dump, text, err) < 0)
 		return error_code(err, EXIT_PROOF);
 	if (dump.cri)
-		options = containerd_dump_options(&dump, "runc");
+		options = containerd_dump_model(&dump);
 	/* the dump against itself: what a script changed beside the runtime is the user's will */
 	containerd_dump_judge(&dump, &dump, &runtime, &complaints);
 	if (complaints.count)

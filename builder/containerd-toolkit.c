@@ -55,7 +55,10 @@ static int no_package(const struct build *b, struct error *err)
 {
 	error_set(err, "the image has no 'nvidia-container-runtime', and no source of packages has "
 	               "'" TOOLKIT_PACKAGE "'");
-	if (!bake_is_online(b))
+	if (!bake_is_online(b) && b->options->driver_source == DRIVER_RUN)
+		error_hint(err, "let the build reach the network (--network), or use a base that "
+		                "has it");
+	else if (!bake_is_online(b))
 		error_hint(err, "put its packages to the others in --driver-path, or let the build "
 		                "reach the network (--network)");
 	else
@@ -81,9 +84,15 @@ int containerd_plan_toolkit(struct build *b, struct error *err)
 	strv_add(&b->toolkit_install, TOOLKIT_PACKAGE);
 	if (apt_simulate(b->apt, &b->toolkit_install, &t, err) < 0)
 		return error_prefix(err, "cannot install '" TOOLKIT_PACKAGE "'");
-	for (size_t i = 0; i < t.count; i++)
-		if (!t.items[i].removed)
-			strv_addf(&b->toolkit_packages, "%s=%s", t.items[i].name,
-			          t.items[i].version);
+	for (size_t i = 0; i < t.count; i++) {
+		const struct apt_item *item = &t.items[i];
+
+		if (item->removed)
+			continue;
+		strv_addf(&b->toolkit_packages, "%s=%s", item->name, item->version);
+		if (item->sha256)
+			strv_addf(&b->toolkit_digests, "%s  %s=%s", item->sha256, item->name,
+			          item->version);
+	}
 	return 0;
 }

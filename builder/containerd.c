@@ -135,7 +135,8 @@ static int take_unit(struct containerd *c, struct rootfs *root, struct log *log,
 	return 0;
 }
 
-static void find_version(struct containerd *c, struct rootfs *root, const struct strv *packages)
+static void find_version(struct containerd *c, struct rootfs *root, const struct strv *packages,
+                         bool may_run)
 {
 	static const char *const names[] = {"containerd.io", "containerd", "containerd-app"};
 
@@ -144,14 +145,14 @@ static void find_version(struct containerd *c, struct rootfs *root, const struct
 	     i++)
 		if (containerd_package(packages, names[i]))
 			c->version = str_copy(containerd_package(packages, names[i]));
-	if (!c->version)
+	if (!c->version && may_run)
 		c->version = containerd_ask_version(root, c->program);
 	if (!c->version)
 		c->version = containerd_version_behind(root, c->program, "/version.Version=");
 }
 
 static int find_plain(struct containerd *c, struct rootfs *root, const struct strv *packages,
-                      struct log *log, struct error *err)
+                      bool may_run, struct log *log, struct error *err)
 {
 	if (take_unit(c, root, log, err) < 0)
 		return -1;
@@ -159,7 +160,7 @@ static int find_plain(struct containerd *c, struct rootfs *root, const struct st
 		c->program = containerd_find_program(root, "containerd");
 	if (!c->program)
 		return 0;
-	find_version(c, root, packages);
+	find_version(c, root, packages, may_run);
 	if (!c->config_path)
 		c->config_path = str_copy(CONTAINERD_MAIN_PATH);
 	return 1;
@@ -176,7 +177,8 @@ static void take_numbers(struct containerd *c)
 	c->minor = numbers[1];
 }
 
-static void find_toolkit(struct containerd *c, struct rootfs *root, const struct strv *packages)
+static void find_toolkit(struct containerd *c, struct rootfs *root, const struct strv *packages,
+                         bool may_run)
 {
 	static const char *const names[] = {"nvidia-container-toolkit-base",
 	                                    "nvidia-container-toolkit"};
@@ -188,7 +190,7 @@ static void find_toolkit(struct containerd *c, struct rootfs *root, const struct
 	for (size_t i = 0; i < 2 && !c->ctk_version && str_starts(c->ctk, "/usr/bin/"); i++)
 		if (containerd_package(packages, names[i]))
 			c->ctk_version = str_copy(containerd_package(packages, names[i]));
-	if (!c->ctk_version)
+	if (!c->ctk_version && may_run)
 		c->ctk_version = containerd_ask_version(root, c->ctk);
 }
 
@@ -204,7 +206,7 @@ static bool find_configured(struct containerd *c, struct rootfs *root)
 }
 
 int containerd_find(struct containerd *ret, struct rootfs *root, const struct strv *packages,
-                    struct log *log, struct error *err)
+                    bool may_run, struct log *log, struct error *err)
 {
 	CLEANUP(containerd_free) struct containerd c = {0};
 	int found = find_managed(&c, root, err);
@@ -221,14 +223,14 @@ int containerd_find(struct containerd *ret, struct rootfs *root, const struct st
 			         other, containerd_manager_name(c.manager),
 			         containerd_manager_name(c.manager));
 	} else {
-		found = find_plain(&c, root, packages, log, err);
+		found = find_plain(&c, root, packages, may_run, log, err);
 	}
 	if (found < 0)
 		return error_prefix(err, "cannot look for containerd");
 	if (!found && !find_configured(&c, root))
 		return 0;
 	take_numbers(&c);
-	find_toolkit(&c, root, packages);
+	find_toolkit(&c, root, packages, may_run);
 	*ret = c;
 	c = (struct containerd){0};
 	return 1;

@@ -36,9 +36,11 @@ struct containerd {
 const char *
 containerd_manager_name(enum containerd_manager manager); /* "k3s"; plain: "containerd" */
 /* 1: found, 0: the image has none of them, -1. Two at once (k3s beside a containerd): the manager
- * wins, and the log says so. packages: "name=version". */
+ * wins, and the log says so. packages: "name=version". may_run: where no package tells a version,
+ * the program is asked, before its bytes are looked through; false for an image that is only
+ * looked at. */
 int containerd_find(struct containerd *ret, struct rootfs *root, const struct strv *packages,
-                    struct log *log, struct error *err);
+                    bool may_run, struct log *log, struct error *err);
 void containerd_free(struct containerd *c);
 #define CLEANUP_CONTAINERD CLEANUP(containerd_free)
 

@@ -205,6 +205,9 @@ static int take_transaction(struct driver_plan *plan, const struct apt_transacti
 		if (item->removed)
 			continue;
 		strv_addf(&plan->packages, "%s=%s", item->name, item->version);
+		if (item->sha256)
+			strv_addf(&plan->digests, "%s  %s=%s", item->sha256, item->name,
+			          item->version);
 		if (driver_is_package(item->name))
 			strv_add(&plan->driver_packages, item->name);
 	}

@@ -171,6 +171,7 @@ void driver_plan_free(struct driver_plan *plan)
 	free(plan->version);
 	strv_free(&plan->install);
 	strv_free(&plan->packages);
+	strv_free(&plan->digests);
 	strv_free(&plan->driver_packages);
 	for (size_t i = 0; i < plan->kernel_count; i++) {
 		free(plan->kernels[i].version);

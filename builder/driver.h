@@ -41,7 +41,8 @@ struct driver_plan {
 	bool forwarded;      /* branch is another one than was asked for */
 	struct strv install; /* for apt-get install: "name=version", ours by name */
 	struct strv
-		packages; /* "name=version" of all that is new or newer, dependencies included */
+		packages;    /* "name=version" of all that is new or newer, dependencies included */
+	struct strv digests; /* "SHA256  name=version" of those whose archive apt knows */
 	struct strv driver_packages; /* names in 'packages' that are of the driver: to be held */
 	struct driver_kernel *kernels;
 	size_t kernel_count;

@@ -237,7 +237,7 @@ static void judge(struct reading *r, bool there)
 static bool find(struct reading *r)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
-	int found = containerd_find(&r->c, r->in->root, &r->in->packages, NULL, &err);
+	int found = containerd_find(&r->c, r->in->root, &r->in->packages, false, NULL, &err);
 
 	if (found < 0)
 		tell(r, "inspect.unread", "%s", err.message);

@@ -41,6 +41,7 @@ void build_free(struct build *b)
 	containerd_free(&b->containerd);
 	strv_free(&b->toolkit_install);
 	strv_free(&b->toolkit_packages);
+	strv_free(&b->toolkit_digests);
 	containerd_result_free(&b->containerd_result);
 	rootfs_close(b->root);
 	sandbox_free(b->sandbox_handle);

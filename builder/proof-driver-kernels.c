@@ -84,7 +84,8 @@ static void check_signed(const struct subject *s, const struct driver_module *m)
 	else if (!info->signer)
 		finding_bad(s->p->f, "driver.signed", cure,
 		            "'%s' is signed, but it does not say by whom", m->file);
-	else if (strstr(info->signer, PROOF_DRIVER_SIGNER))
+	else if (strstr(info->signer, PROOF_DRIVER_SIGNER) ||
+	         strstr(info->signer, PROOF_DRIVER_SIGNER_UBUNTU))
 		finding_bad(s->p->f, "driver.signed", cure,
 		            "'%s' is signed by '%s', a key that no node trusts by itself", m->file,
 		            info->signer);
@@ -104,7 +105,7 @@ static void check_flavour(const struct subject *s, const struct driver_module *m
 	    (strcmp(role, "nvidia") != 0 && strcmp(role, "nvidia_modeset") != 0))
 		return;
 	flavour = strcmp(license, "NVIDIA") == 0 ? DRIVER_PROPRIETARY : DRIVER_OPEN;
-	if (flavour == *s->p->want->flavour)
+	if (m->info.license && flavour == *s->p->want->flavour)
 		finding_ok(s->p->f, "driver.flavour", "'%s' is %s (license %s)", m->file,
 		           driver_flavour_name(flavour), license);
 	else

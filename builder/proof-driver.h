@@ -19,7 +19,10 @@ struct driver_want {
 	const struct strv *held;            /* names of packages that must be on hold; NULL: none */
 };
 
-#define PROOF_DRIVER_SIGNER "DKMS module signing key" /* of the keys that DKMS makes by itself */
+/* In the names of keys that are made on the machine that builds: by DKMS itself, and by Ubuntu's
+ * update-secureboot-policy for it ("HOST Secure Boot Module Signature key"). */
+#define PROOF_DRIVER_SIGNER        "DKMS module signing key"
+#define PROOF_DRIVER_SIGNER_UBUNTU "Secure Boot Module Signature key"
 
 /*
  * Per kernel (rescue ones left out): the modules nvidia, nvidia_modeset, nvidia_uvm, nvidia_drm (by

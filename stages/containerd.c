@@ -26,7 +26,7 @@ static int find(struct build *b, struct rootfs *root, struct error *err)
 	containerd_free(&b->containerd);
 	if (packages_read(&packages, root, err) < 0)
 		return -1;
-	found = containerd_find(&b->containerd, root, &packages, b->log, err);
+	found = containerd_find(&b->containerd, root, &packages, true, b->log, err);
 	if (found < 0)
 		return -1;
 	if (found)

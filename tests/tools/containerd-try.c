@@ -61,7 +61,7 @@ static int set_up(const struct asked *a, struct rootfs *root, struct log *log, s
 
 	if (packages_read(&packages, root, err) < 0)
 		return -1;
-	found = containerd_find(&c, root, &packages, log, err);
+	found = containerd_find(&c, root, &packages, true, log, err);
 	if (found < 0)
 		return -1;
 	if (!found) {

@@ -15,12 +15,13 @@
 #include "dir-rootfs.h"
 #include "module-maker.h"
 
-#define OLD     "6.1.0-1-test"
-#define NEW     "6.1.0-2-test"
-#define VERSION "535.309.01"
-#define LIB     "/usr/lib/x86_64-linux-gnu"
-#define KEY     "DKMS module signing key"
-#define ETC_DEB "/etc/nvidia/nvidia-" VERSION
+#define OLD        "6.1.0-1-test"
+#define NEW        "6.1.0-2-test"
+#define VERSION    "535.309.01"
+#define LIB        "/usr/lib/x86_64-linux-gnu"
+#define KEY        "DKMS module signing key"
+#define UBUNTU_KEY "gpu-node Secure Boot Module Signature key"
+#define ETC_DEB    "/etc/nvidia/nvidia-" VERSION
 
 static inline void fixture_fail(const char *what, const char *path)
 {

@@ -33,7 +33,7 @@ static struct found look(struct fake_writable *w, const char *packages)
 	struct found f = {.err = ERROR_INIT};
 	CLEANUP_STRV struct strv list = strv_split(packages, " ");
 
-	f.result = containerd_find(&f.c, &w->base, &list, NULL, &f.err);
+	f.result = containerd_find(&f.c, &w->base, &list, true, NULL, &f.err);
 	return f;
 }
 
@@ -289,6 +289,7 @@ static void test_k3s_refused(void)
 	CLEANUP_TRIED struct tried earlier = {0};
 	CLEANUP_TRIED struct tried place = {0};
 	CLEANUP_TRIED struct tried socket = {0};
+	CLEANUP_TRIED struct tried cut = {0};
 
 	put_k3s(&w, USAGE);
 	fw_text(&w, tmpl, "version = 3\n");
@@ -313,6 +314,10 @@ static void test_k3s_refused(void)
 	socket = try(&w, false);
 	check(is_refused(&socket, "another container runtime"),
 	      "a k3s that uses another runtime is refused");
+	fw_text(&w, "/etc/rancher/k3s/config.yaml", "\"container-runtime-endpoint");
+	cut = try(&w, false);
+	check(is_refused(&cut, "/opt/bin/nvidia-container-runtime"),
+	      "a key whose quote is never closed is none");
 }
 
 static void test_rke2(void)
@@ -539,6 +544,33 @@ static void test_set_up(void)
 	      "what breaks it later is found");
 }
 
+static void test_only_looked_at(void)
+{
+	CLEANUP_PLAIN struct plain p = plain(true, NONE);
+	CLEANUP_STRV struct strv packages = {0};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP(containerd_free) struct containerd c = {0};
+
+	check(containerd_find(&c, &p.w.base, &packages, false, NULL, &err) == 1 && c.ctk &&
+	              !c.version && !c.ctk_version && p.ctk_runs == 0,
+	      "of an image that is only looked at no program is run");
+}
+
+static void test_disabled_by_import(void)
+{
+	CLEANUP_PLAIN struct plain p = plain(false, NONE);
+	CLEANUP_TRIED struct tried t = {0};
+
+	fw_text(&p.w, MAIN,
+	        "version = 2\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n"
+	        "disabled_plugins = [\"io.containerd.snapshotter.v1.btrfs\"]\n");
+	fw_text(&p.w, "/etc/containerd/conf.d/a.toml",
+	        "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n");
+	t = try(&p.w, false);
+	check(is_refused(&t, "imports disables the CRI plugin"),
+	      "a CRI plugin that an imported file disables is refused");
+}
+
 static void check_taken_back(enum fault fault, const char *sentence)
 {
 	CLEANUP_PLAIN struct plain p = plain(false, fault);
@@ -648,6 +680,8 @@ int main(void)
 	test_k0s();
 	test_snapshot();
 	test_set_up();
+	test_only_looked_at();
+	test_disabled_by_import();
 	test_taken_back();
 	test_by_ctk();
 	test_proof();

@@ -464,6 +464,9 @@ static void test_refused(void)
 #define DUMP_NVIDIA                                                                                \
 	"[" CRI3 ".runtimes.nvidia]\n" TYPE "\n[" CRI3                                             \
 	".runtimes.nvidia.options]\nBinaryName = '" BINARY "'\nSystemdCgroup = true\n"
+#define DUMP_CRUN                                                                                  \
+	"default_runtime_name = 'crun'\n[" CRI3 ".runtimes.crun]\n" TYPE "\n[" CRI3                \
+	".runtimes.crun.options]\nBinaryName = '/usr/bin/crun'\nSystemdCgroup = true\n"
 #define DUMP_RUNC_DEFAULT   "default_runtime_name = 'runc'\n"
 #define DUMP_NVIDIA_DEFAULT "default_runtime_name = 'nvidia'\n"
 
@@ -495,8 +498,8 @@ static const char before[] = DUMP_HEAD DUMP_RUNC_DEFAULT DUMP_RUNC;
 static void test_dump(void)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
-	CLEANUP_CONTAINERD_DUMP struct containerd_dump dump = {0}, empty = {0};
-	CLEANUP_STRV struct strv names = {0}, of_runc = {0};
+	CLEANUP_CONTAINERD_DUMP struct containerd_dump dump = {0}, empty = {0}, crun = {0};
+	CLEANUP_STRV struct strv names = {0}, of_runc = {0}, model = {0};
 	CLEANUP_FREE char *chosen = NULL;
 
 	check(containerd_dump_parse(&dump, DUMP_HEAD DUMP_RUNC_DEFAULT DUMP_RUNC DUMP_NVIDIA,
@@ -512,6 +515,10 @@ static void test_dump(void)
 	check_str(chosen, "runc", "and the default one");
 	check(containerd_dump_parse(&empty, "version = 2\n", &err) == 0 && !empty.cri,
 	      "a dump may have no CRI section");
+	check(containerd_dump_parse(&crun, DUMP_HEAD DUMP_CRUN, &err) == 0, "or no runc");
+	model = containerd_dump_model(&crun);
+	check(model.count == 1 && str_equal(model.items[0], "SystemdCgroup = true"),
+	      "then the default runtime's options are the ones to take over");
 }
 
 static void test_judge(void)

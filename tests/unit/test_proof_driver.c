@@ -99,6 +99,12 @@ static void other_kernel(const char *dir)
 	               "version=" VERSION "|name=nvidia_uvm|license=Dual MIT/GPL|", KEY);
 }
 
+static void ubuntu_key(const char *dir)
+{
+	fixture_module(dir, NEW, "updates/dkms/nvidia-current-uvm.ko",
+	               "version=" VERSION "|name=nvidia_uvm|license=Dual MIT/GPL|", UBUNTU_KEY);
+}
+
 static void two_versions(const char *dir)
 {
 	fixture_kernel(dir, NEW, "nvidia-current", "550.163.01", "NVIDIA");
@@ -295,6 +301,12 @@ static const struct row rows[] = {
          no_change,
          "driver.signed",
          KEY,
+         FINDING_OK,
+         {.require_signed = true}},
+	{"a key that Ubuntu made for DKMS where signed modules are wanted",
+         ubuntu_key,
+         "driver.signed",
+         UBUNTU_KEY,
          FINDING_OK,
          {.require_signed = true}},
 	{"a module that is not signed",
