@@ -15,7 +15,7 @@
 DEFINE_CLEANUP(digest_context, EVP_MD_CTX *, EVP_MD_CTX_free)
 #define CLEANUP_DIGEST_CONTEXT CLEANUP(cleanup_digest_context)
 
-static char *to_hex(const unsigned char *digest, size_t size)
+char *digest_hex(const unsigned char *digest, size_t size)
 {
 	static const char digits[] = "0123456789abcdef";
 	char *hex = mem_alloc(2 * size + 1);
@@ -37,7 +37,7 @@ char *digest_memory(const void *data, size_t size)
 		fputs("gpuimg: libcrypto cannot compute SHA-256\n", stderr);
 		abort();
 	}
-	return to_hex(digest, length);
+	return digest_hex(digest, length);
 }
 
 /* The three that upstreams publish; a name from a checksum file goes no further than this. */
@@ -108,7 +108,7 @@ static int digest_open(int fd, const char *path, const char *algorithm, const at
 		return -1;
 	if (EVP_DigestFinal_ex(context, digest, &length) != 1)
 		return error_set(err, "cannot digest '%s': libcrypto failed", path);
-	*ret_hex = to_hex(digest, length);
+	*ret_hex = digest_hex(digest, length);
 	return 0;
 }
 

@@ -8,6 +8,8 @@
 
 #include "error.h"
 
+/* Of bytes that were made elsewhere. */
+char *digest_hex(const unsigned char *digest, size_t size);
 char *digest_memory(const void *data, size_t size); /* SHA-256 */
 /* algorithm: "SHA256", "SHA512", "SHA1". The file is read once, from its beginning. */
 int digest_file(const char *path, const char *algorithm, char **ret_hex, struct error *err);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Of clouds.yaml only what signing in needs; what we would have to misread is refused. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <yaml.h>
 
 #include "builder/str.h"
 #include "publish/clouds-yaml.h"
+#include "publish/secret.h"
 
 #define FILE_MAX_BYTES (1024UL * 1024)
 
@@ -48,25 +46,18 @@ bool cloud_field_secret(enum cloud_field field)
 	return field == CLOUD_PASSWORD || field == CLOUD_APPLICATION_CREDENTIAL_SECRET;
 }
 
-static void wipe(char *text)
-{
-	if (text)
-		explicit_bzero(text, strlen(text));
-	free(text);
-}
-
 void cloud_set(struct cloud *cloud, enum cloud_field field, const char *value)
 {
 	if (!value)
 		return;
-	wipe(cloud->values[field]);
+	secret_free(cloud->values[field]);
 	cloud->values[field] = str_copy(value);
 }
 
 void cloud_free(struct cloud *cloud)
 {
 	for (int i = 0; i < CLOUD_FIELDS; i++)
-		wipe(cloud->values[i]);
+		secret_free(cloud->values[i]);
 	free(cloud->name);
 	*cloud = (struct cloud){0};
 }
@@ -208,59 +199,20 @@ int cloud_parse(struct cloud *cloud, const char *name, bool optional, const char
 	return result;
 }
 
-/* *ret_open: whether everybody on this host can read it. */
-static int read_file(const char *path, char **ret, bool *ret_open, struct error *err)
-{
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	char *text;
-	struct stat st;
-	ssize_t size = 0, got;
-
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		error_errno(err, errno, "cannot read '%s'", path);
-		return error_code(err, EXIT_USAGE);
-	}
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > FILE_MAX_BYTES) {
-		error_set(err, "cannot read '%s': %s", path,
-		          S_ISREG(st.st_mode) ? "too large" : "not a regular file");
-		return error_code(err, EXIT_USAGE);
-	}
-	text = mem_alloc(FILE_MAX_BYTES + 1);
-	while ((got = read(fd, text + size, FILE_MAX_BYTES - (size_t)size)) > 0)
-		size += got;
-	if (got < 0) {
-		error_errno(err, errno, "cannot read '%s'", path);
-		wipe(text);
-		return error_code(err, EXIT_USAGE);
-	}
-	*ret_open = st.st_mode & 0007;
-	*ret = text;
-	return 0;
-}
-
 /* One file's part of the cloud, over what is there. */
 static int add_file(struct cloud *cloud, const char *name, bool optional, const char *path,
                     struct error *err)
 {
 	CLEANUP_CLOUD struct cloud part = {.name = cloud->name ? str_copy(cloud->name) : NULL};
-	char *text = NULL;
-	bool is_open = false;
-	int result;
+	CLEANUP_SECRET char *text = NULL;
+	bool is_open;
 
-	if (read_file(path, &text, &is_open, err) < 0)
-		return -1;
-	result = cloud_parse(&part, name, optional, text, path, err);
-	wipe(text);
-	if (result < 0)
+	if (secret_read_file(path, FILE_MAX_BYTES, &text, &is_open, err) < 0 ||
+	    cloud_parse(&part, name, optional, text, path, err) < 0)
 		return -1;
 	for (int i = 0; i < CLOUD_FIELDS; i++) {
-		if (is_open && cloud_field_secret((enum cloud_field)i) && part.values[i]) {
-			error_set(err,
-			          "'%s' holds a secret, and everybody on this host can read it",
-			          path);
-			error_hint(err, "chmod 600 '%s'", path);
-			return error_code(err, EXIT_USAGE);
-		}
+		if (is_open && cloud_field_secret((enum cloud_field)i) && part.values[i])
+			return secret_refuse_open(path, err);
 		cloud_set(cloud, (enum cloud_field)i, part.values[i]);
 	}
 	if (!cloud->name)

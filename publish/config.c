@@ -4,15 +4,13 @@
  * the name of an environment variable or file. Read as a YAML document by libyaml; what no backend
  * knows is refused with its line.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <yaml.h>
 
 #include "publish/publish.h"
+#include "publish/secret.h"
 
 #define FILE_MAX_BYTES   (1024UL * 1024)
 #define SECRET_MAX_BYTES (64UL * 1024)
@@ -143,14 +141,6 @@ static int map_json(struct reading *r, const yaml_node_t *node, json_t **ret, st
 	return 0;
 }
 
-static const struct publish_backend *find_backend(const char *type)
-{
-	for (size_t i = 0; publish_backends[i]; i++)
-		if (strcmp(publish_backends[i]->type, type) == 0)
-			return publish_backends[i];
-	return NULL;
-}
-
 static yaml_node_t *member(struct reading *r, const yaml_node_t *map, const char *name)
 {
 	for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
@@ -271,7 +261,8 @@ static bool is_name(const char *text)
 static int add_location(struct reading *r, const char *target, const yaml_node_t *target_node,
                         const char *name, const yaml_node_t *own, struct error *err)
 {
-	const struct publish_backend *b = find_backend(scalar(member(r, target_node, "type")));
+	const struct publish_backend *b =
+		publish_backend_find(scalar(member(r, target_node, "type")));
 	struct publish_location l = {.target = str_copy(target),
 	                             .type = str_copy(b->type),
 	                             .location = str_copy(name),
@@ -336,7 +327,7 @@ static int add_target(struct reading *r, const yaml_node_t *key, const yaml_node
 	if (node->type != YAML_MAPPING_NODE)
 		return complain(r, node, err, "target '%s' must be a mapping", scalar(key));
 	type = scalar(member(r, node, "type"));
-	if (!type || !find_backend(type)) {
+	if (!type || !publish_backend_find(type)) {
 		complain(r, node, err, "target '%s': %s%s", scalar(key),
 		         type ? "there is no type " : "'type' is missing", type ? type : "");
 		error_hint(err, "dir, http, s3, oci, glance or vco");
@@ -382,39 +373,6 @@ static int read_document(struct reading *r, struct error *err)
 	return check_twice(r, targets, err);
 }
 
-/* Up to max bytes of a small regular file; NUL at its end. */
-static int read_small(const char *path, size_t max, bool secret, char **ret, struct error *err)
-{
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
-	ssize_t size;
-	char *text;
-
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		error_errno(err, errno, "cannot read '%s'", path);
-		return error_code(err, EXIT_USAGE);
-	}
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > max) {
-		error_set(err, "cannot read '%s': %s", path,
-		          S_ISREG(st.st_mode) ? "too large" : "not a regular file");
-		return error_code(err, EXIT_USAGE);
-	}
-	if (secret && (st.st_mode & 0007)) {
-		error_set(err, "'%s' holds a secret, and everybody on this host can read it", path);
-		error_hint(err, "chmod 600 '%s'", path);
-		return error_code(err, EXIT_USAGE);
-	}
-	text = mem_alloc(max + 1);
-	size = read(fd, text, max);
-	if (size < 0) {
-		free(text);
-		return error_errno(err, errno, "cannot read '%s'", path);
-	}
-	text[size] = '\0';
-	*ret = text;
-	return 0;
-}
-
 static int load(struct reading *r, const char *text, struct error *err)
 {
 	yaml_parser_t parser;
@@ -438,8 +396,9 @@ int publish_targets_read(struct publish_targets *ret, const char *path, struct e
 {
 	struct reading r = {.path = path};
 	CLEANUP_FREE char *text = NULL;
+	bool is_open;
 
-	if (read_small(path, FILE_MAX_BYTES, false, &text, err) < 0) {
+	if (secret_read_file(path, FILE_MAX_BYTES, &text, &is_open, err) < 0) {
 		error_hint(err, "name the targets file with -t; docs/publish.md describes it");
 		return -1;
 	}
@@ -470,7 +429,7 @@ unsigned publish_targets_digests(const struct publish_targets *t)
 	unsigned all = 0;
 
 	for (size_t i = 0; i < t->count; i++)
-		all |= find_backend(t->items[i].type)->digests;
+		all |= publish_backend_find(t->items[i].type)->digests;
 	return all;
 }
 
@@ -494,14 +453,27 @@ uint64_t publish_number(const struct publish_location *l, const char *key, uint6
 	return text && str_parse_uint(text, INT64_MAX, &number) == 0 ? number : otherwise;
 }
 
+static int secret_file_text(const char *path, char **ret, struct error *err)
+{
+	CLEANUP_SECRET char *text = NULL;
+	bool is_open;
+
+	if (secret_read_file(path, SECRET_MAX_BYTES, &text, &is_open, err) < 0)
+		return -1;
+	if (is_open)
+		return secret_refuse_open(path, err);
+	*ret = STEAL(text);
+	return 0;
+}
+
 static int secret_text(const json_t *place, const char *key, char **ret, struct error *err)
 {
 	const char *name = json_string_value(json_object_get(place, "env"));
 	const char *value = name ? getenv(name) : NULL;
+	const char *path = json_string_value(json_object_get(place, "file"));
 
 	if (!name)
-		return read_small(json_string_value(json_object_get(place, "file")),
-		                  SECRET_MAX_BYTES, true, ret, err);
+		return secret_file_text(path, ret, err);
 	if (!value || !*value) {
 		error_set(err, "'%s' comes from the environment variable %s, which is not set", key,
 		          name);

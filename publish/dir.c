@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "builder/digest.h"
+#include "builder/fd.h"
 #include "builder/sums-file.h"
 #include "builder/workdir.h"
 #include "publish/layout.h"
@@ -98,22 +99,13 @@ static int dir_probe(struct publish_job *job, enum publish_found *ret, struct er
 	const struct dir *d = job->own;
 	CLEANUP_FREE char *sums = NULL;
 	CLEANUP_FREE char *index = NULL;
-	enum layout_index_state state;
 
 	if (read_text(d->sums, LAYOUT_INDEX_MAX_BYTES, &sums, err) < 0 ||
 	    read_text(d->index, LAYOUT_INDEX_MAX_BYTES, &index, err) < 0 ||
-	    layout_index_look(job->image, index, &state, err) < 0)
+	    layout_look(job, index, sums, is_whole(job, d), ret, err) < 0)
 		return -1;
-	if (state == INDEX_DIFFERENT)
-		*ret = FOUND_DIFFERENT;
-	else if (state == INDEX_SAME && is_whole(job, d) && sums &&
-	         layout_sums_match(job->image, sums))
-		*ret = FOUND_SAME;
-	else
-		*ret = access(d->part, F_OK) == 0 || is_whole(job, d) ? FOUND_PARTIAL
-		                                                      : FOUND_ABSENT;
-	if (*ret == FOUND_SAME)
-		job->verified = str_copy("recorded hash");
+	if (*ret == FOUND_ABSENT && access(d->part, F_OK) == 0)
+		*ret = FOUND_PARTIAL;
 	return 0;
 }
 
@@ -147,18 +139,6 @@ static int good_prefix(const struct publish_job *job, int fd, uint64_t size, uin
 	return 0;
 }
 
-static int write_all(int fd, const unsigned char *data, size_t size)
-{
-	for (size_t at = 0; at < size;) {
-		ssize_t n = write(fd, data + at, size - at);
-
-		if (n < 0 && errno != EINTR)
-			return -1;
-		at += n > 0 ? (size_t)n : 0;
-	}
-	return 0;
-}
-
 static int copy_rest(struct publish_job *job, int fd, uint64_t at, struct error *err)
 {
 	CLEANUP_FREE unsigned char *buffer = mem_alloc(COPY_BYTES);
@@ -167,15 +147,13 @@ static int copy_rest(struct publish_job *job, int fd, uint64_t at, struct error 
 	while (at < job->image->size_bytes) {
 		ssize_t got = pread(job->image->fd, buffer, COPY_BYTES, (off_t)at);
 
-		if (*job->stop) {
-			error_set(err, "stopped");
-			return error_code(err, EXIT_PUBLISH);
-		}
+		if (publish_check_stop(job, err) < 0)
+			return -1;
 		if (got <= 0)
 			return publish_image_check(job->image, err) < 0
 			               ? -1
 			               : error_set(err, "cannot read the image");
-		if (write_all(fd, buffer, (size_t)got) < 0) {
+		if (fd_write_all(fd, buffer, (size_t)got) < 0) {
 			error_errno(err, errno, "cannot write '%s'", d->part);
 			return error_code(err, EXIT_PUBLISH);
 		}
@@ -241,16 +219,8 @@ static int update_index(struct publish_job *job, struct error *err)
 		sleep(1);
 	}
 	if (read_text(d->index, LAYOUT_INDEX_MAX_BYTES, &old, err) < 0 ||
-	    layout_index_look(job->image, old, &state, err) < 0)
-		return -1;
-	/* Since we probed, somebody may have published other content under this version. */
-	if (state == INDEX_DIFFERENT && !job->replace) {
-		error_set(err,
-		          "another publisher has just put version '%s' there with other content",
-		          job->image->version);
-		return error_code(err, EXIT_INPUT);
-	}
-	if (layout_index_merge(job->image, old, &text, err) < 0)
+	    layout_index_look_again(job, old, &state, err) < 0 ||
+	    layout_index_merge(job->image, old, &text, err) < 0)
 		return -1;
 	return whole_file_write(d->index, text, strlen(text), err);
 }

@@ -9,27 +9,21 @@
 #define PAGE_ITEMS 100
 #define PAGES_MAX  100
 
-static void on_sent(void *opaque, uint64_t bytes)
-{
-	struct publish_job *job = opaque;
-
-	publish_progress(job, bytes, job->image->size_bytes);
-}
-
 static int send_with(struct publish_job *job, const struct glance_call *call, const char *token,
                      struct http_reply *ret, bool *ret_unknown, struct error *err)
 {
 	const struct glance *g = job->own;
 	CLEANUP_STRV struct strv headers = {0};
 	CLEANUP_FREE char *url = str_format("%s%s", g->base, call->path);
+	struct publish_telling telling = {.job = job, .all_bytes = job->image->size_bytes};
 	const struct http_request request = {
 		.method = call->method,
 		.url = url,
 		.headers = &headers,
 		.body = call->body,
 		.idempotent = call->idempotent,
-		.on_sent = call->tell ? on_sent : NULL,
-		.sent_opaque = job,
+		.on_sent = call->tell ? publish_on_sent : NULL,
+		.sent_opaque = &telling,
 		.reply_timeout_s = call->reply_timeout_s,
 	};
 	int result;

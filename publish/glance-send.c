@@ -4,9 +4,6 @@
  * the next one begins anew on the same id. So after every PUT that was not answered well the
  * image's status says what became of it.
  */
-#include <string.h>
-#include <time.h>
-
 #include "builder/clock.h"
 #include "publish/glance.h"
 
@@ -17,18 +14,6 @@
 #define POLL_MAX_MS     30000u
 #define SETTLE_TIMES    5 /* looks until a broken PUT has left 'saving' */
 #define SETTLE_PAUSE_MS 1000u
-
-bool glance_nap(const struct publish_job *job, unsigned ms)
-{
-	for (int64_t until = clock_ms() + ms; clock_ms() < until;) {
-		const struct timespec piece = {.tv_nsec = 100000000};
-
-		if (job->stop && *job->stop)
-			return false;
-		nanosleep(&piece, NULL);
-	}
-	return true;
-}
 
 static int stopped(struct error *err)
 {
@@ -63,7 +48,7 @@ static int settle(struct publish_job *job, struct error *err)
 	const struct glance *g = job->own;
 
 	for (int i = 0; i < SETTLE_TIMES && glance_state(g->seen) == GLANCE_WORKING; i++) {
-		if (!glance_nap(job, SETTLE_PAUSE_MS))
+		if (!http_pause_ms(job->stop, SETTLE_PAUSE_MS))
 			return stopped(err);
 		if (glance_look(job, err) < 0)
 			return -1;
@@ -137,7 +122,7 @@ int glance_wait_active(struct publish_job *job, struct error *err)
 			return cannot_become_active(job, err);
 		if (clock_ms() > until)
 			return too_long(job, err);
-		if (!glance_nap(job, pause))
+		if (!http_pause_ms(job->stop, pause))
 			return stopped(err);
 		pause = pause * 2 < POLL_MAX_MS ? pause * 2 : POLL_MAX_MS;
 		if (glance_look(job, err) < 0)

@@ -10,6 +10,7 @@
 
 #include "builder/json-text.h"
 #include "publish/glance.h"
+#include "publish/secret.h"
 
 #define CHANGE_TRIES 3
 
@@ -36,14 +37,11 @@ static const struct {
 static int take_secret(struct publish_job *job, struct cloud *cloud, enum cloud_field field,
                        struct error *err)
 {
-	char *value = NULL;
+	CLEANUP_SECRET char *value = NULL;
 
 	if (publish_secret(job, cloud_field_names[field], &value, err) < 0)
 		return -1;
 	cloud_set(cloud, field, value);
-	if (value)
-		explicit_bzero(value, strlen(value));
-	free(value);
 	return 0;
 }
 
@@ -70,12 +68,8 @@ static bool is_no(const char *text)
 /* The address may or may not end in "/v2". */
 static char *base_of(const char *url)
 {
-	size_t length = strlen(url);
-	CLEANUP_FREE char *base = NULL;
+	CLEANUP_FREE char *base = http_trimmed(url);
 
-	while (length && url[length - 1] == '/')
-		length--;
-	base = mem_copy(url, length);
 	return str_format("%s%s", base, str_ends(base, "/v2") ? "" : "/v2");
 }
 
@@ -135,7 +129,6 @@ static void recall_id(struct publish_job *job)
 static int glance_check(struct publish_job *job, struct error *err)
 {
 	struct glance *g = job->own = mem_alloc(sizeof(*g));
-	CLEANUP_CLOUD struct cloud cloud = {0};
 
 	if (glance_wanted(job->image, job->where, job->boot_type, &g->wanted, err) < 0 ||
 	    read_cloud(job, &g->cloud, err) < 0)
@@ -143,9 +136,7 @@ static int glance_check(struct publish_job *job, struct error *err)
 	if (!publish_setting(job->where, "ca_file"))
 		http_trust(job->http, g->cloud.values[CLOUD_CACERT],
 		           is_no(g->cloud.values[CLOUD_VERIFY]));
-	for (int i = 0; i < CLOUD_FIELDS; i++)
-		cloud_set(&cloud, (enum cloud_field)i, g->cloud.values[i]);
-	if (keystone_new(&g->keystone, &cloud, job->http, job->secrets, err) < 0 ||
+	if (keystone_new(&g->keystone, &g->cloud, job->http, job->secrets, err) < 0 ||
 	    find_service(job, &g->cloud, err) < 0)
 		return -1;
 	g->name = str_copy(glance_text(g->wanted, "name"));

@@ -14,7 +14,7 @@
 #define GLANCE_UNFINISHED      ".unfinished" /* behind the name until the image is whole */
 
 struct glance {
-	struct cloud cloud; /* kept for 'cacert' */
+	struct cloud cloud;
 	struct keystone *keystone;
 	char *base; /* "https://host/image/v2" */
 	char *region;
@@ -88,7 +88,5 @@ int glance_list(struct publish_job *job, const char *query, json_t **ret, struct
 int glance_send_image(struct publish_job *job, struct error *err);
 /* Until it is active; sends anew what another publisher left undone. */
 int glance_wait_active(struct publish_job *job, struct error *err);
-/* false: the run is to stop. */
-bool glance_nap(const struct publish_job *job, unsigned ms);
 
 #endif

@@ -4,8 +4,6 @@
  * own and is moved to its place when it is whole; the index comes last. No server has to keep
  * "If-None-Match: *" on PUT (nginx does not), so nothing here relies on it.
  */
-#include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "publish/layout.h"
@@ -51,17 +49,13 @@ static int web_check(struct publish_job *job, struct error *err)
 {
 	struct web *w = job->own = mem_alloc(sizeof(*w));
 	const char *url = publish_setting(job->where, "url");
-	size_t length;
 
 	if (!url || (!str_starts(url, "http://") && !str_starts(url, "https://")) ||
 	    strpbrk(url, "?#@")) {
 		error_set(err, "'url' must be an http or https address without query and user");
 		return error_code(err, EXIT_USAGE);
 	}
-	length = strlen(url);
-	while (length && url[length - 1] == '/')
-		length--;
-	w->root = mem_copy(url, length);
+	w->root = http_trimmed(url);
 	w->move = publish_flag(job->where, "move", true);
 	w->file = join(w->root, layout_file(job->image));
 	w->part = w->move ? str_format("%s.part", w->file) : str_copy(w->file);
@@ -101,7 +95,7 @@ static int ask(struct publish_job *job, const char *method, const char *url, str
 
 	if (http_send(job->http, &request, ret, NULL, err) < 0)
 		return -1;
-	if ((ret->status >= 200 && ret->status < 300) || ret->status == 404)
+	if (http_is_ok(ret) || ret->status == 404)
 		return 0;
 	/* A redirect too that was not followed: it does not say that nothing is there. */
 	return http_error(job->http, &request, ret, err);
@@ -123,14 +117,10 @@ static int get_text(struct publish_job *job, const char *url, char **ret, struct
 static int has_size(struct publish_job *job, const char *url, bool *ret, struct error *err)
 {
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
-	const char *length;
-	uint64_t size;
 
 	if (ask(job, "HEAD", url, &reply, err) < 0)
 		return -1;
-	length = http_header(&reply, "content-length");
-	*ret = reply.status == 200 && length && str_parse_uint(length, UINT64_MAX, &size) == 0 &&
-	       size == job->image->size_bytes;
+	*ret = reply.status == 200 && http_has_length(&reply, job->image->size_bytes);
 	return 0;
 }
 
@@ -139,21 +129,12 @@ static int web_probe(struct publish_job *job, enum publish_found *ret, struct er
 	const struct web *w = job->own;
 	CLEANUP_FREE char *index = NULL;
 	CLEANUP_FREE char *sums = NULL;
-	enum layout_index_state state;
 	bool whole;
 
-	if (get_text(job, w->index, &index, err) < 0 ||
-	    layout_index_look(job->image, index, &state, err) < 0 ||
-	    get_text(job, w->sums, &sums, err) < 0 || has_size(job, w->file, &whole, err) < 0)
+	if (get_text(job, w->index, &index, err) < 0 || get_text(job, w->sums, &sums, err) < 0 ||
+	    has_size(job, w->file, &whole, err) < 0)
 		return -1;
-	*ret = state == INDEX_DIFFERENT ? FOUND_DIFFERENT
-	       : state == INDEX_SAME && whole && sums && layout_sums_match(job->image, sums)
-	               ? FOUND_SAME
-	       : whole ? FOUND_PARTIAL
-	               : FOUND_ABSENT;
-	if (*ret == FOUND_SAME)
-		job->verified = str_copy("recorded hash");
-	return 0;
+	return layout_look(job, index, sums, whole, ret, err);
 }
 
 /* Servers that make directories by themselves may not know MKCOL at all. */
@@ -177,25 +158,19 @@ static int make_parents(struct publish_job *job, struct error *err)
 	return 0;
 }
 
-static void on_sent(void *opaque, uint64_t bytes)
-{
-	struct publish_job *job = opaque;
-
-	publish_progress(job, bytes, job->image->size_bytes);
-}
-
 static int put(struct publish_job *job, const char *url, const struct http_body *body,
                const struct strv *headers, bool tell, struct error *err)
 {
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	struct publish_telling telling = {.job = job, .all_bytes = job->image->size_bytes};
 	const struct http_request request = {
 		.method = "PUT",
 		.url = url,
 		.headers = headers,
 		.body = body,
 		.idempotent = true,
-		.on_sent = tell ? on_sent : NULL,
-		.sent_opaque = job,
+		.on_sent = tell ? publish_on_sent : NULL,
+		.sent_opaque = &telling,
 	};
 	int result = http_send(job->http, &request, &reply, NULL, err);
 
@@ -205,9 +180,7 @@ static int put(struct publish_job *job, const char *url, const struct http_body 
 		return -1;
 	if (reply.status == 412) /* If-Match: somebody was faster, which is looked at again */
 		return 0;
-	return reply.status >= 200 && reply.status < 300
-	               ? 0
-	               : http_error(job->http, &request, &reply, err);
+	return http_is_ok(&reply) ? 0 : http_error(job->http, &request, &reply, err);
 }
 
 /* A file of the right length under a name that holds its digest is taken for ours where we remember
@@ -265,9 +238,7 @@ static int move(struct publish_job *job, struct error *err)
 			return -1;
 		return whole ? 0 : error_take(err, &lost);
 	}
-	return reply.status >= 200 && reply.status < 300
-	               ? 0
-	               : http_error(job->http, &request, &reply, err);
+	return http_is_ok(&reply) ? 0 : http_error(job->http, &request, &reply, err);
 }
 
 static int web_commit(struct publish_job *job, struct error *err)
@@ -316,80 +287,6 @@ static int web_name(struct publish_job *job, struct error *err)
 	if (put(job, w->sums, &body, &w->headers, false, err) < 0)
 		return -1;
 	return layout_index_update(job, &io, err);
-}
-
-struct reading {
-	EVP_MD_CTX *context;
-	uint64_t left_bytes;
-	bool too_long;
-};
-
-/* No more than was sent: a server may go on for ever. */
-static int digest_piece(void *opaque, const void *data, size_t size, struct error *err)
-{
-	struct reading *r = opaque;
-
-	if (size > r->left_bytes) {
-		r->too_long = true;
-		return error_set(err, "it is longer than what was sent");
-	}
-	r->left_bytes -= size;
-	return EVP_DigestUpdate(r->context, data, size) == 1 ? 0
-	                                                     : error_set(err, "libcrypto fails");
-}
-
-/* The mismatch is what counts, whether or not it can be written down. */
-static int forget_damaged(struct publish_job *job, struct error *err)
-{
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-
-	if (publish_set_damaged(job, &ignored) < 0)
-		error_prefix(err, "(%s, ignoring)", ignored.message);
-	return -1;
-}
-
-int publish_read_back(struct publish_job *job, const struct http_request *like, struct error *err)
-{
-	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	struct reading reading = {.context = context, .left_bytes = job->image->size_bytes};
-	unsigned char value[EVP_MAX_MD_SIZE];
-	char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
-	unsigned length = 0;
-	struct http_request request = *like;
-	int result = -1;
-
-	request.on_data = digest_piece;
-	request.opaque = &reading;
-	/* A try that breaks off would leave its bytes in the digest: the next run reads anew. */
-	request.idempotent = false;
-	if (!context || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1)
-		error_set(err, "libcrypto cannot make a digest");
-	else
-		result = http_send(job->http, &request, &reply, NULL, err);
-	if (result == 0 && EVP_DigestFinal_ex(context, value, &length) != 1)
-		result = error_set(err, "libcrypto cannot make a digest");
-	EVP_MD_CTX_free(context);
-	if (reading.too_long) {
-		error_set(err, "what was stored is not what was sent: it is longer");
-		error_code(err, EXIT_PROOF);
-		return forget_damaged(job, err);
-	}
-	if (result < 0)
-		return -1;
-	if (reply.status != 200)
-		return http_error(job->http, &request, &reply, err);
-	for (unsigned i = 0; i < length; i++)
-		snprintf(hex + 2 * (size_t)i, 3, "%02x", value[i]);
-	if (!str_equal(hex, job->image->sha256)) {
-		error_set(err, "what was stored is not what was sent: read back, its SHA-256 is %s",
-		          hex);
-		error_hint(err, "run again to send it anew, and tell who runs this server");
-		error_code(err, EXIT_PROOF);
-		return forget_damaged(job, err);
-	}
-	job->verified = str_copy("read back");
-	return 0;
 }
 
 static int web_verify(struct publish_job *job, enum publish_verify how, struct error *err)

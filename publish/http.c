@@ -67,6 +67,19 @@ const char *http_header(const struct http_reply *r, const char *name)
 	return NULL;
 }
 
+bool http_is_ok(const struct http_reply *r)
+{
+	return r->status >= 200 && r->status < 300;
+}
+
+bool http_has_length(const struct http_reply *r, uint64_t bytes)
+{
+	const char *length = http_header(r, "content-length");
+	uint64_t number;
+
+	return length && str_parse_uint(length, UINT64_MAX, &number) == 0 && number == bytes;
+}
+
 char *http_escape(const char *text, bool keep_slash)
 {
 	static const char plain[] =
@@ -93,6 +106,15 @@ void http_add_basic(struct strv *headers, struct strv *secrets, const char *user
 	strv_addf(headers, "Authorization: Basic %s", encoded);
 	if (!strv_has(secrets, encoded))
 		strv_add(secrets, encoded);
+}
+
+char *http_trimmed(const char *url)
+{
+	size_t length = strlen(url);
+
+	while (length && url[length - 1] == '/')
+		length--;
+	return mem_copy(url, length);
 }
 
 char *http_shown(const char *url)
@@ -141,16 +163,17 @@ int http_error(struct http *h, const struct http_request *request, const struct 
                struct error *err)
 {
 	CLEANUP_FREE char *shown = http_shown(request->url);
-	size_t size = reply->size < HTTP_ERROR_BODY_MAX ? reply->size : HTTP_ERROR_BODY_MAX;
 	/* Scrubbed before it is cut: half of a secret is one too. */
 	CLEANUP_FREE char *whole = http_scrub(h, reply->body ? reply->body : "", reply->size);
 
 	error_set(err, "%s %s: the server says %d%s%.*s", request->method, shown, reply->status,
-	          size ? ": " : "", (int)HTTP_ERROR_BODY_MAX, whole);
-	if (reply->status == 401 || reply->status == 403)
+	          *whole ? ": " : "", (int)HTTP_ERROR_BODY_MAX, whole);
+	if (reply->status == 401 || reply->status == 403) {
 		error_hint(
 			err,
 			"check the credentials that the targets file names, and what they may do");
+		return error_code(err, EXIT_USAGE);
+	}
 	return error_code(err, is_transient(reply->status) ? EXIT_PUBLISH : EXIT_BUILD);
 }
 
@@ -188,12 +211,12 @@ static unsigned pause_ms(const struct http_reply *reply, unsigned tries)
 	return (unsigned)(seconds < PAUSE_MAX_S ? seconds : PAUSE_MAX_S) * 1000 + jitter_ms();
 }
 
-static bool wait_ms(const struct http *h, unsigned ms)
+bool http_pause_ms(const atomic_bool *stop, unsigned ms)
 {
 	for (int64_t until = clock_ms() + ms; clock_ms() < until;) {
 		const struct timespec piece = {.tv_nsec = 100000000};
 
-		if (h->options.stop && *h->options.stop)
+		if (stop && *stop)
 			return false;
 		nanosleep(&piece, NULL);
 	}
@@ -354,7 +377,7 @@ int http_send(struct http *h, const struct http_request *request, struct http_re
 		ret->sent_bytes = sent_bytes;
 		code = has_reply(&t, code) ? CURLE_OK : code;
 		again = tries < limit && try_again(&t, code) &&
-		        wait_ms(h, pause_ms(&t.reply, tries));
+		        http_pause_ms(h->options.stop, pause_ms(&t.reply, tries));
 		if (!again && code == CURLE_OK) {
 			t.reply.tries = tries;
 			t.reply.sent_bytes = sent_bytes;

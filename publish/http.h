@@ -99,9 +99,13 @@ void http_reply_free(struct http_reply *reply);
 #define CLEANUP_HTTP_REPLY CLEANUP(http_reply_free)
 /* A header's value, or NULL; borrowed. name in lower case. */
 const char *http_header(const struct http_reply *reply, const char *name);
+bool http_is_ok(const struct http_reply *reply); /* 2xx */
+/* Whether its Content-Length is there, and is this. */
+bool http_has_length(const struct http_reply *reply, uint64_t bytes);
 /* The error of a reply that was not what was hoped for: "PUT https://host/path: 503: first bytes of
  * the body, scrubbed". Sets EXIT_PUBLISH where trying again later may help (408, 429, 5xx),
- * EXIT_BUILD else. */
+ * EXIT_USAGE where the credentials do not do (401, 403: they are configuration), EXIT_BUILD else.
+ */
 int http_error(struct http *http, const struct http_request *request,
                const struct http_reply *reply, struct error *err);
 /* Percent-encodes all but A-Z a-z 0-9 - . _ ~ (and '/', if keep_slash). Owned by the caller. */
@@ -109,9 +113,13 @@ char *http_escape(const char *text, bool keep_slash);
 /* "Authorization: Basic …"; what it makes of them is a secret too. */
 void http_add_basic(struct strv *headers, struct strv *secrets, const char *user,
                     const char *password);
+/* URL (or path) without '/' at its end. Owned by the caller. */
+char *http_trimmed(const char *url);
 /* URL without query, fragment and user info, for people. Owned by the caller. */
 char *http_shown(const char *url);
 /* Text with every secret replaced by "***", control bytes by '?'. Owned by the caller. */
 char *http_scrub(const struct http *http, const char *text, size_t size);
+/* Sleeps; false: 'stop' (may be NULL) was set before it was over. */
+bool http_pause_ms(const atomic_bool *stop, unsigned ms);
 
 #endif

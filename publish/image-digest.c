@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "builder/digest.h"
 #include "publish/image-digest.h"
 
 #define BLOCK_BYTES ((size_t)1024 * 1024)
@@ -48,14 +49,11 @@ static void update(struct digester *d, const void *data, size_t size)
 static void finish(struct digester *d)
 {
 	unsigned char value[EVP_MAX_MD_SIZE];
-	char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
 	unsigned length = 0;
 
 	if (EVP_DigestFinal_ex(d->context, value, &length) != 1)
 		d->failed = true;
-	for (unsigned i = 0; i < length; i++)
-		snprintf(hex + 2 * (size_t)i, 3, "%02x", value[i]);
-	strv_add(&d->digest->hex, hex);
+	strv_take(&d->digest->hex, digest_hex(value, length));
 }
 
 static void take_block(struct digester *d, const struct block *b)

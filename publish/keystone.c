@@ -6,11 +6,12 @@
 #include "builder/clock.h"
 #include "builder/json-text.h"
 #include "publish/keystone.h"
+#include "publish/secret.h"
 
 #define DEFAULT_DOMAIN "default" /* id: what OpenStack's own tools assume */
 
 struct keystone {
-	struct cloud cloud;
+	const struct cloud *cloud;
 	struct http *http;
 	struct strv *secrets;
 	char *url; /* …/v3/auth/tokens */
@@ -118,16 +119,12 @@ int keystone_body(const struct cloud *c, json_t **ret, struct error *err)
 /* With or without "/v3" and a '/' at its end. */
 static char *tokens_url(const char *auth_url)
 {
-	size_t length = strlen(auth_url);
-	CLEANUP_FREE char *base = NULL;
+	CLEANUP_FREE char *base = http_trimmed(auth_url);
 
-	while (length && auth_url[length - 1] == '/')
-		length--;
-	base = mem_copy(auth_url, length);
 	return str_format("%s%s/auth/tokens", base, str_ends(base, "/v3") ? "" : "/v3");
 }
 
-int keystone_new(struct keystone **ret, struct cloud *cloud, struct http *http,
+int keystone_new(struct keystone **ret, const struct cloud *cloud, struct http *http,
                  struct strv *secrets, struct error *err)
 {
 	const char *auth_url = cloud->values[CLOUD_AUTH_URL];
@@ -142,21 +139,17 @@ int keystone_new(struct keystone **ret, struct cloud *cloud, struct http *http,
 		    *cloud->values[i])
 			strv_add(secrets, cloud->values[i]);
 	k = mem_alloc(sizeof(*k));
-	k->cloud = *cloud;
-	*cloud = (struct cloud){0};
+	k->cloud = cloud;
 	k->http = http;
 	k->secrets = secrets;
-	k->url = tokens_url(k->cloud.values[CLOUD_AUTH_URL]);
+	k->url = tokens_url(auth_url);
 	*ret = k;
 	return 0;
 }
 
 static void drop_token(struct keystone *k)
 {
-	if (k->token)
-		explicit_bzero(k->token, strlen(k->token));
-	free(k->token);
-	k->token = NULL;
+	secret_free(STEAL(k->token));
 }
 
 void keystone_free(struct keystone *k)
@@ -164,7 +157,6 @@ void keystone_free(struct keystone *k)
 	if (!k)
 		return;
 	drop_token(k);
-	cloud_free(&k->cloud);
 	json_decref(k->catalog);
 	free(k->url);
 	free(k->project_id);
@@ -236,19 +228,15 @@ static int post(struct keystone *k, const char *text, struct error *err)
 static int login(struct keystone *k, struct error *err)
 {
 	json_t *body = NULL;
-	char *text;
-	int result;
+	CLEANUP_SECRET char *text = NULL;
 
-	if (keystone_body(&k->cloud, &body, err) < 0)
+	if (keystone_body(k->cloud, &body, err) < 0)
 		return -1;
 	text = json_dumps(body, JSON_COMPACT);
 	json_decref(body);
 	if (!text)
 		return usage(err, "a value of the cloud's credentials is not UTF-8");
-	result = post(k, text, err);
-	explicit_bzero(text, strlen(text));
-	free(text);
-	return result;
+	return post(k, text, err);
 }
 
 int keystone_token(struct keystone *k, bool fresh, const char **ret, struct error *err)
@@ -269,11 +257,6 @@ const char *keystone_project_id(const struct keystone *k)
 const json_t *keystone_catalog(const struct keystone *k)
 {
 	return k->catalog;
-}
-
-const char *keystone_auth_url(const struct keystone *k)
-{
-	return k->url;
 }
 
 static const char *region_of(const json_t *endpoint)

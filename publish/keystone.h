@@ -15,8 +15,8 @@
 #define KEYSTONE_MARGIN_S 60 /* a token that lives shorter is not used for what follows */
 
 struct keystone;
-/* Takes the cloud over (it is empty then). EXIT_USAGE: what is missing or not known to us. */
-int keystone_new(struct keystone **ret, struct cloud *cloud, struct http *http,
+/* cloud: borrowed, until keystone_free(). EXIT_USAGE: what is missing or not known to us. */
+int keystone_new(struct keystone **ret, const struct cloud *cloud, struct http *http,
                  struct strv *secrets, struct error *err);
 void keystone_free(struct keystone *k);
 /* A token that lives for another KEYSTONE_MARGIN_S; made anew if need be, or if 'fresh'. Borrowed
@@ -24,7 +24,6 @@ void keystone_free(struct keystone *k);
 int keystone_token(struct keystone *k, bool fresh, const char **ret, struct error *err);
 const char *keystone_project_id(const struct keystone *k); /* of the token; NULL: none was told */
 const json_t *keystone_catalog(const struct keystone *k);
-const char *keystone_auth_url(const struct keystone *k);
 
 /* The body of POST /v3/auth/tokens. */
 int keystone_body(const struct cloud *cloud, json_t **ret, struct error *err);

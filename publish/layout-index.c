@@ -4,29 +4,21 @@
  * publisher may have written in between. Conditional writes are used where a server minds them, and
  * not relied on: of two S3 servers and nginx none does.
  */
-#include <time.h>
-
 #include "publish/layout.h"
 
 #define TRIES_MAX 8
 #define SETTLE_MS 700 /* longer than a reading and a writing of another publisher take */
 
-static int refuse(const struct publish_image *i, struct error *err)
+int layout_index_look_again(const struct publish_job *job, const char *text,
+                            enum layout_index_state *ret, struct error *err)
 {
-	error_set(err, "another publisher has just put version '%s' there with other content",
-	          i->version);
-	return error_code(err, EXIT_INPUT);
-}
-
-static int pause_a_while(const struct publish_job *job, int tries, struct error *err)
-{
-	const struct timespec pause = {.tv_nsec = (SETTLE_MS + 30L * tries) * 1000000L};
-
-	nanosleep(&pause, NULL);
-	if (!*job->stop)
+	if (layout_index_look(job->image, text, ret, err) < 0)
+		return -1;
+	if (*ret != INDEX_DIFFERENT || job->replace)
 		return 0;
-	error_set(err, "stopped");
-	return error_code(err, EXIT_PUBLISH);
+	error_set(err, "another publisher has just put version '%s' there with other content",
+	          job->image->version);
+	return error_code(err, EXIT_INPUT);
 }
 
 /* 1: it stands there; 0: it was written, or somebody was faster, so it has to be looked at again.
@@ -38,13 +30,10 @@ static int try_once(struct publish_job *job, const struct layout_index_io *io, s
 	CLEANUP_FREE char *text = NULL;
 	enum layout_index_state state;
 
-	if (io->get(job, &old, &tag, err) < 0 ||
-	    layout_index_look(job->image, old, &state, err) < 0)
+	if (io->get(job, &old, &tag, err) < 0 || layout_index_look_again(job, old, &state, err) < 0)
 		return -1;
 	if (state == INDEX_SAME)
 		return 1;
-	if (state == INDEX_DIFFERENT && !job->replace)
-		return refuse(job->image, err);
 	if (layout_index_merge(job->image, old, &text, err) < 0)
 		return -1;
 	return io->put(job, text, tag, err);
@@ -53,12 +42,13 @@ static int try_once(struct publish_job *job, const struct layout_index_io *io, s
 int layout_index_update(struct publish_job *job, const struct layout_index_io *io,
                         struct error *err)
 {
-	for (int tries = 0; tries < TRIES_MAX; tries++) {
+	for (unsigned tries = 0; tries < TRIES_MAX; tries++) {
 		int result = try_once(job, io, err);
 
 		if (result != 0)
 			return result < 0 ? -1 : 0;
-		if (pause_a_while(job, tries, err) < 0)
+		http_pause_ms(job->stop, SETTLE_MS + 30 * tries);
+		if (publish_check_stop(job, err) < 0)
 			return -1;
 	}
 	error_set(err, "the index does not keep what is written to it: others write all the time");

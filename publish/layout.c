@@ -6,11 +6,6 @@
 
 #define INDEX_SCHEMA 1
 
-char *layout_dir(const struct publish_image *i)
-{
-	return str_format("%s/%s/%s", i->name, i->version, i->sha256);
-}
-
 char *layout_file(const struct publish_image *i)
 {
 	return str_format("%s/%s/%s/%s.qcow2", i->name, i->version, i->sha256, i->name);
@@ -95,5 +90,23 @@ int layout_index_merge(const struct publish_image *i, const char *text, char **r
 	if (!lines)
 		return error_set(err, "cannot write the index: a value is not UTF-8");
 	*ret = str_format("%s\n", lines);
+	return 0;
+}
+
+int layout_look(struct publish_job *job, const char *index, const char *sums, bool whole,
+                enum publish_found *ret, struct error *err)
+{
+	enum layout_index_state state;
+
+	if (layout_index_look(job->image, index, &state, err) < 0)
+		return -1;
+	if (state == INDEX_DIFFERENT)
+		*ret = FOUND_DIFFERENT;
+	else if (state == INDEX_SAME && whole && sums && layout_sums_match(job->image, sums))
+		*ret = FOUND_SAME;
+	else
+		*ret = whole ? FOUND_PARTIAL : FOUND_ABSENT;
+	if (*ret == FOUND_SAME)
+		job->verified = str_copy("recorded hash");
 	return 0;
 }

@@ -15,7 +15,6 @@
 #define LAYOUT_INDEX_MAX_BYTES (4UL * 1024 * 1024)
 
 /* Relative, without a leading '/'; owned by the caller. */
-char *layout_dir(const struct publish_image *image);
 char *layout_file(const struct publish_image *image);
 char *layout_sums(const struct publish_image *image);
 char *layout_index(const struct publish_image *image);
@@ -32,10 +31,19 @@ enum layout_index_state {
 /* text: of index.json, NULL if there is none. EXIT_INPUT: it is no index of ours. */
 int layout_index_look(const struct publish_image *image, const char *text,
                       enum layout_index_state *ret, struct error *err);
+/* The same before it is written: since we probed, another publisher may have put other content
+ * under this version, which is EXIT_INPUT without --replace. */
+int layout_index_look_again(const struct publish_job *job, const char *text,
+                            enum layout_index_state *ret, struct error *err);
 /* The index with this image in it, in the place of what its version had; what else it holds stays.
  * Owned by the caller. */
 int layout_index_merge(const struct publish_image *image, const char *text, char **ret,
                        struct error *err);
+
+/* What stands there, by the texts of index.json and SHA256SUMS (NULL: there is none) and by whether
+ * the file is there with its length ('whole'). Sets job->verified of what is the same. */
+int layout_look(struct publish_job *job, const char *index, const char *sums, bool whole,
+                enum publish_found *ret, struct error *err);
 
 /* How a backend reads and writes its index; *ret_text NULL: there is none. */
 struct layout_index_io {

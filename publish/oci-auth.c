@@ -28,15 +28,18 @@ static int no_credentials(const struct oci *o, struct error *err)
 	return error_code(err, EXIT_USAGE);
 }
 
-static int refused(const struct oci *o, const char *who, struct error *err)
+static int refused(struct publish_job *job, const char *who, const struct http_request *request,
+                   const struct http_reply *reply, struct error *err)
 {
-	error_set(err, "%s '%s' refuses %s%s%s", who, o->place.host,
-	          o->login.user     ? "the credentials of user '"
-	          : o->login.bearer ? "the token"
-	                            : "us without credentials",
-	          o->login.user ? o->login.user : "", o->login.user ? "'" : "");
+	const struct oci *o = job->own;
+
 	error_hint(err, "check the credentials, and what they may do in '%s'", o->place.path);
-	return error_code(err, EXIT_USAGE);
+	http_error(job->http, request, reply, err);
+	return error_prefix(err, "%s '%s' refuses %s%s%s", who, o->place.host,
+	                    o->login.user     ? "the credentials of user '"
+	                    : o->login.bearer ? "the token"
+	                                      : "us without credentials",
+	                    o->login.user ? o->login.user : "", o->login.user ? "'" : "");
 }
 
 /* Ours, and what the registry wants beyond our own repository. */
@@ -127,7 +130,6 @@ static int take_token(struct publish_job *job, const struct http_reply *reply, i
 
 static int ask_token(struct publish_job *job, const struct http_request *request, struct error *err)
 {
-	const struct oci *o = job->own;
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
 	int64_t asked_ms = clock_ms();
 	int result;
@@ -135,7 +137,7 @@ static int ask_token(struct publish_job *job, const struct http_request *request
 	if (http_send(job->http, request, &reply, NULL, err) < 0)
 		return -1;
 	if (reply.status == 401 || reply.status == 403)
-		return refused(o, "the token server of", err);
+		return refused(job, "the token server of", request, &reply, err);
 	if (reply.status != 200)
 		return http_error(job->http, request, &reply, err);
 	result = take_token(job, &reply, asked_ms, err);
@@ -215,8 +217,8 @@ static int authorize(struct publish_job *job, bool large, struct strv *headers, 
 }
 
 /* 1: try again with what the reply asks for; 0: it asks for nothing that we know. */
-static int take_challenge(struct publish_job *job, const struct http_reply *reply, bool had_header,
-                          struct error *err)
+static int take_challenge(struct publish_job *job, const struct http_request *request,
+                          const struct http_reply *reply, bool had_header, struct error *err)
 {
 	struct oci *o = job->own;
 	CLEANUP_OCI_CHALLENGE struct oci_challenge fresh = {0};
@@ -229,7 +231,7 @@ static int take_challenge(struct publish_job *job, const struct http_reply *repl
 		return 0;
 	/* A token may have run out; a password is as wrong the second time. */
 	if (had_header && (o->login.bearer || !fresh.bearer))
-		return refused(o, "the registry", err);
+		return refused(job, "the registry", request, reply, err);
 	oci_challenge_free(&o->challenge);
 	o->challenge = fresh;
 	fresh = (struct oci_challenge){0};
@@ -248,7 +250,7 @@ int oci_send(struct publish_job *job, const struct http_request *like, struct ht
 		CLEANUP_STRV struct strv headers = {0};
 		struct http_request request = *like;
 		bool had_header;
-		int again;
+		int result, again;
 
 		request.headers = &headers;
 		if (ret_unknown)
@@ -258,13 +260,14 @@ int oci_send(struct publish_job *job, const struct http_request *like, struct ht
 		had_header = headers.count > 0;
 		if (like->headers)
 			strv_add_all(&headers, like->headers);
-		if (http_send(job->http, &request, ret, ret_unknown, err) < 0)
-			return -1;
+		result = http_send(job->http, &request, ret, ret_unknown, err);
 		job->sent_bytes += ret->sent_bytes;
+		if (result < 0)
+			return -1;
 		if (ret->status != 401 || !ours)
 			return 0;
-		again = tries < 3 ? take_challenge(job, ret, had_header, err)
-		                  : refused(o, "the registry", err);
+		again = tries < 3 ? take_challenge(job, &request, ret, had_header, err)
+		                  : refused(job, "the registry", &request, ret, err);
 		if (again == 0)
 			return 0;
 		http_reply_free(ret);

@@ -5,13 +5,12 @@
  * run: what they would do with our environment and descriptors is not ours to know.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "publish/oci.h"
+#include "publish/secret.h"
 
 #define FILE_MAX_BYTES (1024UL * 1024)
 
@@ -19,11 +18,8 @@ void oci_login_free(struct oci_login *l)
 {
 	char *values[] = {l->user, l->password, l->identity_token, l->bearer};
 
-	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-		if (values[i])
-			explicit_bzero(values[i], strlen(values[i]));
-		free(values[i]);
-	}
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		secret_free(values[i]);
 	*l = (struct oci_login){0};
 }
 
@@ -186,48 +182,19 @@ static char *docker_file(bool *ret_named)
 	return home && *home ? str_format("%s/.docker/config.json", home) : NULL;
 }
 
-static int read_file(const char *path, bool named, char **ret, bool *ret_open, struct error *err)
-{
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	CLEANUP_FREE char *text = NULL;
-	struct stat st;
-	ssize_t size;
-
-	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR) && !named)
-		return 0;
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		error_errno(err, errno, "cannot read '%s'", path);
-		return error_code(err, EXIT_USAGE);
-	}
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > FILE_MAX_BYTES) {
-		error_set(err, "cannot read '%s': %s", path,
-		          S_ISREG(st.st_mode) ? "too large" : "not a regular file");
-		return error_code(err, EXIT_USAGE);
-	}
-	text = mem_alloc(FILE_MAX_BYTES + 1);
-	size = read(fd, text, FILE_MAX_BYTES);
-	if (size < 0)
-		return error_errno(err, errno, "cannot read '%s'", path);
-	*ret_open = st.st_mode & 0007;
-	*ret = STEAL(text);
-	return 0;
-}
-
 static int from_docker(const struct oci_place *place, struct oci_login *ret, struct error *err)
 {
-	bool named, open_to_all = false, found = false;
+	bool named, open_to_all, found = false;
 	CLEANUP_FREE char *path = docker_file(&named);
-	CLEANUP_FREE char *text = NULL;
-	int result;
+	CLEANUP_SECRET char *text = NULL;
 
-	if (!path || read_file(path, named, &text, &open_to_all, err) < 0)
-		return path ? -1 : 0;
-	if (!text)
+	if (!path || (!named && access(path, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR)))
 		return 0;
-	result = oci_login_parse(text, path, place, ret, &found, err);
-	explicit_bzero(text, strlen(text));
-	if (result < 0 || !found || !open_to_all)
-		return result;
+	if (secret_read_file(path, FILE_MAX_BYTES, &text, &open_to_all, err) < 0 ||
+	    oci_login_parse(text, path, place, ret, &found, err) < 0)
+		return -1;
+	if (!found || !open_to_all)
+		return 0;
 	error_set(err, "'%s' holds the credentials of '%s', and everybody on this host can read it",
 	          path, place->host);
 	error_hint(err, "chmod 600 '%s'", path);

@@ -6,7 +6,6 @@
  * upload.
  */
 #include <string.h>
-#include <time.h>
 
 #include "publish/oci.h"
 
@@ -21,21 +20,14 @@ struct upload {
 	struct publish_job *job;
 	const struct oci_blob *blob;
 	char *location;
-	uint64_t size, done, sent; /* sent: of the request that runs */
+	uint64_t size, done;
 	uint64_t chunk_min;
 	bool resumed;
 };
 
 bool oci_pause(const struct publish_job *job, unsigned round)
 {
-	const struct timespec piece = {.tv_nsec = 100000000};
-
-	for (unsigned tenths = 10u << (round - 1); tenths > 0; tenths--) {
-		if (job->stop && *job->stop)
-			return false;
-		nanosleep(&piece, NULL);
-	}
-	return true;
+	return http_pause_ms(job->stop, 1000u << (round - 1));
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -77,16 +69,13 @@ int oci_has_blob(struct publish_job *job, const char *digest, uint64_t size, boo
 	CLEANUP_FREE char *url = oci_url(job->own, "blobs/", digest);
 	const struct http_request request = {
 		.method = "HEAD", .url = url, .idempotent = true, .follow = true};
-	const char *length;
-	uint64_t bytes;
 
 	if (oci_send(job, &request, &reply, NULL, err) < 0)
 		return -1;
 	if (reply.status != 200 && reply.status != 404)
 		return http_error(job->http, &request, &reply, err);
-	length = http_header(&reply, "content-length");
 	*ret = reply.status == 200 &&
-	       (!length || (str_parse_uint(length, UINT64_MAX, &bytes) == 0 && bytes == size));
+	       (!http_header(&reply, "content-length") || http_has_length(&reply, size));
 	return 0;
 }
 
@@ -220,21 +209,6 @@ static int open_upload(struct upload *u, struct error *err)
 
 /* --- The bytes --- */
 
-static void on_sent(void *opaque, uint64_t bytes)
-{
-	struct upload *u = opaque;
-
-	u->sent = bytes;
-	if (u->blob->large)
-		publish_progress(u->job, u->done + bytes, u->size);
-}
-
-static bool is_worth_a_round(int status)
-{
-	return status == 404 || status == 408 || status == 416 || status == 429 ||
-	       (status >= 500 && status != 501 && status != 507);
-}
-
 /* The registry has digested other bytes than ours. */
 static enum push other_bytes(const struct upload *u, struct error *err)
 {
@@ -260,10 +234,10 @@ static enum push judge(const struct upload *u, const struct http_request *reques
 		error_hint(err, "something before the registry takes no body of this size: set "
 		                "'chunk_bytes', or raise its limit");
 	http_error(u->job->http, request, reply, err);
-	if (is_worth_a_round(reply->status) ||
+	/* an upload that the registry forgot is begun anew */
+	if (error_exit_code(err) == EXIT_PUBLISH || reply->status == 404 || reply->status == 416 ||
 	    (reply->status == 400 && has_code(reply, "BLOB_UPLOAD_"))) {
-		/* an upload that the registry forgot is begun anew */
-		error_code(err, EXIT_PUBLISH);
+		err->code = EXIT_PUBLISH;
 		return PUSH_AGAIN;
 	}
 	return PUSH_FAILED;
@@ -273,16 +247,15 @@ static enum push judge(const struct upload *u, const struct http_request *reques
 static enum push transfer(struct upload *u, const struct http_request *like, int good,
                           struct http_reply *ret, struct error *err)
 {
+	struct publish_telling telling = {
+		.job = u->job, .before_bytes = u->done, .all_bytes = u->size};
 	struct http_request request = *like;
 
-	request.on_sent = on_sent;
-	request.sent_opaque = u;
+	request.on_sent = u->blob->large ? publish_on_sent : NULL;
+	request.sent_opaque = &telling;
 	request.reply_timeout_s = u->blob->large ? REPLY_LARGE_S : 0;
-	u->sent = 0;
-	if (oci_send(u->job, &request, ret, NULL, err) < 0) {
-		u->job->sent_bytes += u->sent;
+	if (oci_send(u->job, &request, ret, NULL, err) < 0)
 		return error_exit_code(err) == EXIT_PUBLISH ? PUSH_AGAIN : PUSH_FAILED;
-	}
 	return ret->status == good ? PUSH_DONE : judge(u, &request, ret, err);
 }
 

@@ -6,8 +6,6 @@
  * from.
  */
 #include <ctype.h>
-#include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "builder/digest.h"
@@ -273,12 +271,10 @@ static int oci_send_layer(struct publish_job *job, struct error *err)
 	return oci_push(job, &layer, err);
 }
 
-static int check_stored(const struct publish_job *job, const struct http_reply *reply,
-                        const char *want, struct error *err)
+static int check_stored(const struct http_reply *reply, const char *want, struct error *err)
 {
 	const char *digest = http_header(reply, "docker-content-digest");
 
-	(void)job;
 	if (!digest || strcmp(digest, want) == 0)
 		return 0;
 	error_set(err, "what was stored is not what was sent: the registry calls it %s, not %s",
@@ -304,7 +300,7 @@ static int put_manifest(struct publish_job *job, const char *reference, const ch
 	if (oci_send(job, &request, &reply, NULL, err) < 0)
 		return error_exit_code(err) == EXIT_PUBLISH ? 1 : -1;
 	if (reply.status == 201 || reply.status == 200 || reply.status == 202)
-		return check_stored(job, &reply, digest, err);
+		return check_stored(&reply, digest, err);
 	http_error(job->http, &request, &reply, err);
 	return error_exit_code(err) == EXIT_PUBLISH ? 1 : -1;
 }
@@ -362,64 +358,16 @@ static int oci_commit(struct publish_job *job, struct error *err)
 
 /* --- Whether it is so --- */
 
-struct reading {
-	EVP_MD_CTX *context;
-	uint64_t left_bytes;
-};
-
-/* No more than was sent: a registry may go on for ever. */
-static int digest_piece(void *opaque, const void *data, size_t size, struct error *err)
-{
-	struct reading *r = opaque;
-
-	if (size > r->left_bytes) {
-		error_set(err, "what was stored is not what was sent: the layer is longer");
-		return error_code(err, EXIT_PROOF);
-	}
-	r->left_bytes -= size;
-	return EVP_DigestUpdate(r->context, data, size) == 1 ? 0
-	                                                     : error_set(err, "libcrypto fails");
-}
-
-static int take_layer(struct publish_job *job, EVP_MD_CTX *context, struct error *err)
-{
-	const struct oci *o = job->own;
-	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
-	CLEANUP_FREE char *url = oci_url(o, "blobs/", o->docs.layer_digest);
-	struct reading reading = {.context = context, .left_bytes = o->docs.layer_bytes};
-	/* A try that breaks off would leave its bytes in the digest: the next run reads anew. */
-	const struct http_request request = {.method = "GET",
-	                                     .url = url,
-	                                     .on_data = digest_piece,
-	                                     .opaque = &reading,
-	                                     .follow = true};
-
-	if (oci_send(job, &request, &reply, NULL, err) < 0)
-		return -1;
-	return reply.status == 200 ? 0 : http_error(job->http, &request, &reply, err);
-}
-
 static int read_back(struct publish_job *job, struct error *err)
 {
-	const struct publish_image *i = job->image;
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	unsigned char value[EVP_MAX_MD_SIZE];
-	char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
-	unsigned length = 0;
-	int result = -1;
+	const struct oci *o = job->own;
+	CLEANUP_FREE char *url = oci_url(o, "blobs/", o->docs.layer_digest);
+	CLEANUP_FREE char *hex = NULL;
+	const struct http_request request = {.method = "GET", .url = url, .follow = true};
 
-	if (!context || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1)
-		error_set(err, "libcrypto cannot make a digest");
-	else
-		result = take_layer(job, context, err);
-	if (result == 0 && EVP_DigestFinal_ex(context, value, &length) != 1)
-		result = error_set(err, "libcrypto cannot make a digest");
-	EVP_MD_CTX_free(context);
-	if (result < 0)
+	if (publish_digest_back(job, &request, oci_send, o->docs.layer_bytes, &hex, err) < 0)
 		return -1;
-	for (unsigned k = 0; k < length; k++)
-		snprintf(hex + 2 * (size_t)k, 3, "%02x", value[k]);
-	if (str_equal(hex, i->layer_sha256))
+	if (str_equal(hex, job->image->layer_sha256))
 		return 0;
 	error_set(err, "what was stored is not what was sent: read back, the layer's SHA-256 is %s",
 	          hex);

@@ -20,7 +20,7 @@ struct progress_row {
 	uint64_t done, all;
 	uint64_t began_bytes; /* what was there already does not count for the rate */
 	int64_t began_ms, told_ms;
-	bool active, ended;
+	bool active;
 };
 
 struct progress {
@@ -216,21 +216,10 @@ void progress_end(struct progress_row *row, const char *result, const char *deta
 
 	pthread_mutex_lock(&p->lock);
 	row->active = false;
-	row->ended = true;
 	if (p->json)
 		print_event(json_pack("{s:s, s:o, s:s, s:o}", "event", "end", "location",
 		                      json_text(row->name), "result", result, "detail",
 		                      json_text(detail)));
 	pthread_mutex_unlock(&p->lock);
 	log_note(p->log, "%s: %s%s%s", row->name, result, *detail ? ", " : "", detail);
-}
-
-void progress_event(struct progress *p, json_t *event)
-{
-	pthread_mutex_lock(&p->lock);
-	if (p->json)
-		print_event(event);
-	else
-		json_decref(event);
-	pthread_mutex_unlock(&p->lock);
 }

@@ -26,7 +26,5 @@ void progress_bytes(struct progress_row *row, uint64_t done_bytes, uint64_t all_
 void progress_phase(struct progress_row *row, const char *what);
 /* The last word on a row: "published", "failed"…, with what belongs to it. */
 void progress_end(struct progress_row *row, const char *result, const char *detail);
-/* An event that is about no row; takes the object. */
-void progress_event(struct progress *progress, json_t *event);
 
 #endif

@@ -17,7 +17,7 @@
 #include "builder/str.h"
 #include "publish/http.h"
 
-/* --- The image (publish-image.c) --- */
+/* --- The image (image.c) --- */
 
 struct publish_image {
 	char *path;
@@ -60,7 +60,7 @@ int publish_image_check(const struct publish_image *image, struct error *err);
 void publish_image_free(struct publish_image *image);
 #define CLEANUP_PUBLISH_IMAGE CLEANUP(publish_image_free)
 
-/* --- Targets (publish-config.c): docs/publish.md describes the file --- */
+/* --- Targets (config.c): docs/publish.md describes the file --- */
 
 /* One location of one target, with all that is said of it. Values by key as in the file ("url",
  * "bucket", "region"…), those of the location over those of the target. */
@@ -91,7 +91,7 @@ struct publish_job;
 struct progress_row;
 int publish_secret(struct publish_job *job, const char *key, char **ret, struct error *err);
 
-/* --- State (publish-state.c) --- */
+/* --- State (state.c) --- */
 
 /* One location's memory of one image, between runs: upload ids, parts with etags, created ids. No
  * credentials, no signed URLs. Written (0600, temporary name, fsync, rename) at each
@@ -109,6 +109,10 @@ json_t *publish_slot(struct publish_job *job);
 const char *publish_recalled(struct publish_job *job, const char *key);
 /* Writes it down. To be called as soon as a server gave an id, before the next request. */
 int publish_remember(struct publish_job *job, struct error *err);
+/* A part's ETag, by its number from 1 on, in the slot's object "parts"; NULL: it was not taken. */
+const char *publish_part(struct publish_job *job, uint64_t number);
+int publish_remember_part(struct publish_job *job, uint64_t number, const char *etag,
+                          struct error *err);
 /* All of it: done, or of no use. What cannot be written is told. */
 void publish_forget(struct publish_job *job);
 /* Whether an earlier run left a memory of this location: it did not get to its end. */
@@ -152,7 +156,7 @@ struct publish_job {
 };
 
 /*
- * Called in this order by the runner (publish-run.c); each may be NULL but check, probe and send.
+ * Called in this order by the runner (run.c); each may be NULL but check, probe and send.
  * Every function leaves what it learned in the slot before the next request. An error's code:
  * EXIT_PUBLISH where running again may help, EXIT_USAGE and EXIT_INPUT for what will not get
  * better, EXIT_PROOF where what was stored is not what was sent.
@@ -185,8 +189,17 @@ struct publish_backend {
 };
 extern const struct publish_backend publish_dir, publish_http, publish_s3, publish_oci,
 	publish_glance, publish_vco;
-extern const struct publish_backend *const publish_backends[]; /* NULL at the end */
+extern const struct publish_backend *const publish_backends[];        /* NULL at the end */
+const struct publish_backend *publish_backend_find(const char *type); /* NULL: there is none */
 
+/* --- read-back.c --- */
+
+/* SHA-256 of what a GET brings, which 'send' (as http_send(), with the job's credentials) is to
+ * send. EXIT_PROOF: more than 'bytes' come. */
+int publish_digest_back(struct publish_job *job, const struct http_request *like,
+                        int (*send)(struct publish_job *, const struct http_request *,
+                                    struct http_reply *, bool *ret_unknown, struct error *),
+                        uint64_t bytes, char **ret_hex, struct error *err);
 /* Gets what was stored and compares its SHA-256; 'like' is the GET. EXIT_PROOF: other bytes, which
  * the slot remembers as "damaged", so that the next run sends anew. Sets job->verified. */
 int publish_read_back(struct publish_job *job, const struct http_request *like, struct error *err);
@@ -196,5 +209,14 @@ int publish_set_damaged(struct publish_job *job, struct error *err);
 /* Told by backends while they send; draws the location's line. */
 void publish_progress(struct publish_job *job, uint64_t done_bytes, uint64_t all_bytes);
 void publish_phase(struct publish_job *job, const char *what); /* "waits for the server" */
+/* The same for http_request.on_sent, whose opaque is this. */
+struct publish_telling {
+	struct publish_job *job;
+	uint64_t before_bytes; /* of the image, or layer: what lies before this body */
+	uint64_t all_bytes;
+};
+void publish_on_sent(void *telling, uint64_t sent_bytes);
+/* Fails where the run is to stop; EXIT_PUBLISH. */
+int publish_check_stop(const struct publish_job *job, struct error *err);
 
 #endif

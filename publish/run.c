@@ -29,24 +29,31 @@ const char *publish_outcome_name(enum publish_outcome outcome)
 	return names[outcome];
 }
 
-static const struct publish_backend *find_backend(const char *type)
-{
-	for (size_t i = 0; publish_backends[i]; i++)
-		if (str_equal(publish_backends[i]->type, type))
-			return publish_backends[i];
-	return NULL;
-}
-
 void publish_progress(struct publish_job *job, uint64_t done_bytes, uint64_t all_bytes)
 {
 	if (job->row)
 		progress_bytes(job->row, done_bytes, all_bytes);
 }
 
+void publish_on_sent(void *telling, uint64_t sent_bytes)
+{
+	const struct publish_telling *t = telling;
+
+	publish_progress(t->job, t->before_bytes + sent_bytes, t->all_bytes);
+}
+
 void publish_phase(struct publish_job *job, const char *what)
 {
 	if (job->row)
 		progress_phase(job->row, what);
+}
+
+int publish_check_stop(const struct publish_job *job, struct error *err)
+{
+	if (!*job->stop)
+		return 0;
+	error_set(err, "stopped");
+	return error_code(err, EXIT_PUBLISH);
 }
 
 /* A location asks for a way to boot that the image does not have: a VM of it would never start. */
@@ -263,7 +270,7 @@ static void serve(struct run *run, size_t index)
 	struct publish_job job = {
 		.image = run->image,
 		.where = where,
-		.backend = find_backend(where->type),
+		.backend = publish_backend_find(where->type),
 		.state = run->state,
 		.secrets = &secrets,
 		.log = run->options->log,

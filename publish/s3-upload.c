@@ -38,7 +38,6 @@ static uint64_t part_size(const struct publish_image *i, uint64_t number)
  * encrypted store) is known from the reply to the part's PUT. */
 static void take_part(struct publish_job *job, const char *xml, json_t *parts)
 {
-	const json_t *ours = json_object_get(publish_slot(job), "parts");
 	CLEANUP_FREE char *number_text = xml_tag(xml, "PartNumber", NULL);
 	CLEANUP_FREE char *size_text = xml_tag(xml, "Size", NULL);
 	CLEANUP_FREE char *quoted = xml_tag(xml, "ETag", NULL);
@@ -50,7 +49,7 @@ static void take_part(struct publish_job *job, const char *xml, json_t *parts)
 	    str_parse_uint(size_text, UINT64_MAX, &size) < 0 ||
 	    size != part_size(job->image, number) ||
 	    (!str_equal(etag, job->image->part_md5.items[number - 1]) &&
-	     !str_equal(etag, json_string_value(json_object_get(ours, number_text)))))
+	     !str_equal(etag, publish_part(job, number))))
 		return;
 	json_object_set_new(parts, number_text, json_string(etag));
 }
@@ -202,8 +201,7 @@ static int send_part(struct publish_job *job, uint64_t number, uint64_t before, 
 	if (!http_header(&reply, "etag"))
 		return error_set(err, "part %s: the server took it and gave no ETag", key);
 	etag = bare(http_header(&reply, "etag"));
-	json_object_set_new(json_object_get(publish_slot(job), "parts"), key, json_string(etag));
-	return publish_remember(job, err);
+	return publish_remember_part(job, number, etag, err);
 }
 
 static int send_parts(struct publish_job *job, struct error *err)
@@ -211,21 +209,12 @@ static int send_parts(struct publish_job *job, struct error *err)
 	const struct s3 *s = job->own;
 	uint64_t done = 0;
 
-	for (uint64_t n = 1; n <= s->parts; n++) {
-		CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)n);
-
-		if (json_object_get(json_object_get(publish_slot(job), "parts"), key))
+	for (uint64_t n = 1; n <= s->parts; n++)
+		if (publish_part(job, n))
 			job->resumed_from += part_size(job->image, n);
-	}
 	for (uint64_t n = 1; n <= s->parts; n++) {
-		CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)n);
-
-		if (*job->stop) {
-			error_set(err, "stopped");
-			return error_code(err, EXIT_PUBLISH);
-		}
-		if (!json_object_get(json_object_get(publish_slot(job), "parts"), key) &&
-		    send_part(job, n, done, err) < 0)
+		if (publish_check_stop(job, err) < 0 ||
+		    (!publish_part(job, n) && send_part(job, n, done, err) < 0))
 			return -1;
 		done += part_size(job->image, n);
 		publish_progress(job, done, job->image->size_bytes);
@@ -272,12 +261,10 @@ static char *complete_text(struct publish_job *job)
 
 	strv_add(&lines, "<CompleteMultipartUpload>");
 	for (uint64_t n = 1; n <= s->parts; n++) {
-		CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)n);
-		const char *etag = json_string_value(
-			json_object_get(json_object_get(publish_slot(job), "parts"), key));
+		const char *etag = publish_part(job, n);
 
-		strv_addf(&lines, "<Part><PartNumber>%s</PartNumber><ETag>\"%s\"</ETag></Part>",
-		          key, etag ? etag : "");
+		strv_addf(&lines, "<Part><PartNumber>%llu</PartNumber><ETag>\"%s\"</ETag></Part>",
+		          (unsigned long long)n, etag ? etag : "");
 	}
 	strv_add(&lines, "</CompleteMultipartUpload>");
 	return strv_join(&lines, "");

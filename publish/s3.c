@@ -5,12 +5,12 @@
  * tried ignore or refuse it). A right length and ETag do not prove the bytes: they are read back.
  */
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "builder/digest.h"
 #include "publish/s3.h"
+#include "publish/secret.h"
 #include "publish/sigv4.h"
 
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -75,11 +75,9 @@ static int read_endpoint(struct publish_job *job, struct s3 *s, struct error *er
 static char *with_prefix(const char *prefix, char *path)
 {
 	CLEANUP_FREE char *owned = path;
-	size_t length = prefix ? strlen(prefix) : 0;
+	CLEANUP_FREE char *trimmed = http_trimmed(prefix ? prefix : "");
 
-	while (length && prefix[length - 1] == '/')
-		length--;
-	return length ? str_format("%.*s/%s", (int)length, prefix, owned) : str_copy(owned);
+	return *trimmed ? str_format("%s/%s", trimmed, owned) : str_copy(owned);
 }
 
 /* Of one piece the MD5; of parts the MD5 of their MD5s, and how many. */
@@ -87,7 +85,7 @@ static char *predict_etag(const struct publish_image *i)
 {
 	CLEANUP_FREE unsigned char *binary = mem_alloc(16 * i->part_md5.count + 1);
 	unsigned char digest[EVP_MAX_MD_SIZE];
-	char text[33] = "";
+	CLEANUP_FREE char *hex_of_all = NULL;
 	unsigned length = 0;
 
 	if (i->part_md5.count == 1)
@@ -100,9 +98,8 @@ static char *predict_etag(const struct publish_image *i)
 			binary[16 * p + b] = (unsigned char)strtoul(hex, NULL, 16);
 		}
 	EVP_Digest(binary, 16 * i->part_md5.count, digest, &length, EVP_md5(), NULL);
-	for (unsigned b = 0; b < length && b < 16; b++)
-		snprintf(text + 2 * (size_t)b, 3, "%02x", digest[b]);
-	return str_format("%s-%zu", text, i->part_md5.count);
+	hex_of_all = digest_hex(digest, length);
+	return str_format("%s-%zu", hex_of_all, i->part_md5.count);
 }
 
 static int s3_check(struct publish_job *job, struct error *err)
@@ -130,32 +127,21 @@ static int s3_check(struct publish_job *job, struct error *err)
 static void s3_end(struct publish_job *job)
 {
 	struct s3 *s = job->own;
-	char *strings[10];
 
 	if (!s)
 		return;
-	if (s->secret_key)
-		explicit_bzero(s->secret_key, strlen(s->secret_key));
-	memcpy(strings,
-	       (char *[]){s->scheme_host, s->host, s->base, s->region, s->access_key, s->secret_key,
-	                  s->session_token, s->key, s->sums_key, s->index_key},
-	       sizeof(strings));
-	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
-		free(strings[i]);
+	free(s->scheme_host);
+	free(s->host);
+	free(s->base);
+	free(s->region);
+	secret_free(s->access_key);
+	secret_free(s->secret_key);
+	secret_free(s->session_token);
+	free(s->key);
+	free(s->sums_key);
+	free(s->index_key);
 	free(s->etag);
 	free(STEAL(job->own));
-}
-
-struct telling {
-	struct publish_job *job;
-	uint64_t before;
-};
-
-static void on_sent(void *opaque, uint64_t bytes)
-{
-	const struct telling *t = opaque;
-
-	publish_progress(t->job, t->before + bytes, t->job->image->size_bytes);
 }
 
 static char *path_of(const struct s3 *s, const char *key)
@@ -167,16 +153,10 @@ static char *path_of(const struct s3 *s, const char *key)
 	return str_format("%s/%s", s->base, escaped);
 }
 
-int s3_send(struct publish_job *job, const struct s3_request *r, struct http_reply *ret,
-            bool *ret_unknown, struct error *err)
+static void sign(const struct s3 *s, const struct s3_request *r, const char *path,
+                 struct strv *ret_headers)
 {
-	const struct s3 *s = job->own;
-	CLEANUP_STRV struct strv headers = {0};
-	CLEANUP_FREE char *path = path_of(s, r->key);
-	CLEANUP_FREE char *query = sigv4_query(r->query);
-	CLEANUP_FREE char *url =
-		str_format("%s%s%s%s", s->scheme_host, path, *query ? "?" : "", query);
-	const struct sigv4 sign = {
+	const struct sigv4 request = {
 		.access_key = s->access_key,
 		.secret_key = s->secret_key,
 		.session_token = s->session_token,
@@ -190,20 +170,34 @@ int s3_send(struct publish_job *job, const struct s3_request *r, struct http_rep
 		.payload_sha256 = r->payload_sha256 ? r->payload_sha256 : EMPTY_SHA256,
 		.now = time(NULL),
 	};
-	struct telling telling = {.job = job, .before = r->before};
+
+	sigv4_sign(&request, ret_headers);
+}
+
+int s3_send(struct publish_job *job, const struct s3_request *r, struct http_reply *ret,
+            bool *ret_unknown, struct error *err)
+{
+	const struct s3 *s = job->own;
+	CLEANUP_STRV struct strv headers = {0};
+	CLEANUP_FREE char *path = path_of(s, r->key);
+	CLEANUP_FREE char *query = sigv4_query(r->query);
+	CLEANUP_FREE char *url =
+		str_format("%s%s%s%s", s->scheme_host, path, *query ? "?" : "", query);
+	struct publish_telling telling = {
+		.job = job, .before_bytes = r->before, .all_bytes = job->image->size_bytes};
 	const struct http_request request = {
 		.method = r->method,
 		.url = url,
 		.headers = &headers,
 		.body = r->body,
 		.idempotent = r->idempotent,
-		.on_sent = r->tell ? on_sent : NULL,
+		.on_sent = r->tell ? publish_on_sent : NULL,
 		.sent_opaque = &telling,
 		.reply_timeout_s = r->reply_timeout_s,
 	};
 	int result;
 
-	sigv4_sign(&sign, &headers);
+	sign(s, r, path, &headers);
 	result = http_send(job->http, &request, ret, ret_unknown, err);
 	if (r->tell)
 		job->sent_bytes += ret->sent_bytes;
@@ -226,7 +220,7 @@ int s3_call(struct publish_job *job, const struct s3_request *r, bool may_miss,
 {
 	if (s3_send(job, r, ret, NULL, err) < 0)
 		return -1;
-	if ((ret->status >= 200 && ret->status < 300) || (may_miss && ret->status == 404))
+	if (http_is_ok(ret) || (may_miss && ret->status == 404))
 		return 0;
 	return s3_error(job, r, ret, err);
 }
@@ -267,16 +261,12 @@ int s3_is_whole(struct publish_job *job, bool *ret, struct error *err)
 	struct s3 *s = job->own;
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
 	const struct s3_request request = {.method = "HEAD", .key = s->key, .idempotent = true};
-	const char *length;
-	uint64_t size;
 
 	if (s3_call(job, &request, true, &reply, err) < 0)
 		return -1;
-	length = http_header(&reply, "content-length");
 	s->etag_as_predicted =
 		http_header(&reply, "etag") && strstr(http_header(&reply, "etag"), s->etag);
-	*ret = reply.status == 200 && length && str_parse_uint(length, UINT64_MAX, &size) == 0 &&
-	       size == job->image->size_bytes;
+	*ret = reply.status == 200 && http_has_length(&reply, job->image->size_bytes);
 	return 0;
 }
 
@@ -285,20 +275,14 @@ static int s3_probe(struct publish_job *job, enum publish_found *ret, struct err
 	const struct s3 *s = job->own;
 	CLEANUP_FREE char *index = NULL;
 	CLEANUP_FREE char *sums = NULL;
-	enum layout_index_state state;
 	bool whole;
 
 	if (s3_get_text(job, s->index_key, &index, err) < 0 ||
-	    layout_index_look(job->image, index, &state, err) < 0 ||
-	    s3_get_text(job, s->sums_key, &sums, err) < 0 || s3_is_whole(job, &whole, err) < 0)
+	    s3_get_text(job, s->sums_key, &sums, err) < 0 || s3_is_whole(job, &whole, err) < 0 ||
+	    layout_look(job, index, sums, whole, ret, err) < 0)
 		return -1;
-	*ret = state == INDEX_DIFFERENT ? FOUND_DIFFERENT
-	       : state == INDEX_SAME && whole && sums && layout_sums_match(job->image, sums)
-	               ? FOUND_SAME
-	       : whole || publish_recalled(job, "upload_id") ? FOUND_PARTIAL
-	                                                     : FOUND_ABSENT;
-	if (*ret == FOUND_SAME)
-		job->verified = str_copy("recorded hash");
+	if (*ret == FOUND_ABSENT && publish_recalled(job, "upload_id"))
+		*ret = FOUND_PARTIAL;
 	return 0;
 }
 
@@ -335,23 +319,12 @@ static int s3_verify(struct publish_job *job, enum publish_verify how, struct er
 	CLEANUP_STRV struct strv headers = {0};
 	CLEANUP_FREE char *path = path_of(s, s->key);
 	CLEANUP_FREE char *url = str_format("%s%s", s->scheme_host, path);
-	const struct sigv4 sign = {
-		.access_key = s->access_key,
-		.secret_key = s->secret_key,
-		.session_token = s->session_token,
-		.region = s->region,
-		.service = "s3",
-		.method = "GET",
-		.host = s->host,
-		.path = path,
-		.payload_sha256 = EMPTY_SHA256,
-		.now = time(NULL),
-	};
+	const struct s3_request get = {.method = "GET", .key = s->key};
 	const struct http_request request = {.method = "GET", .url = url, .headers = &headers};
 	bool whole;
 
 	if (how == VERIFY_FULL) {
-		sigv4_sign(&sign, &headers);
+		sign(s, &get, path, &headers);
 		return publish_read_back(job, &request, err);
 	}
 	if (s3_is_whole(job, &whole, err) < 0)

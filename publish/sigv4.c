@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "builder/digest.h"
@@ -16,15 +15,6 @@ static void hmac(const void *key, size_t key_size, const char *text, unsigned ch
 
 	HMAC(EVP_sha256(), key, (int)key_size, (const unsigned char *)text, strlen(text), ret,
 	     &length);
-}
-
-static char *hex_of(const unsigned char *bytes, size_t size)
-{
-	char *hex = mem_alloc(2 * size + 1);
-
-	for (size_t i = 0; i < size; i++)
-		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-	return hex;
 }
 
 /* By name, then by value: what stands between them is no letter of the name, or "a-b" would come
@@ -97,7 +87,7 @@ static char *signature(const struct sigv4 *s, const char *day, const char *to_si
 	hmac(key, sizeof(key), "aws4_request", key);
 	hmac(key, sizeof(key), to_sign, key);
 	explicit_bzero(first, strlen(first));
-	return hex_of(key, sizeof(key));
+	return digest_hex(key, sizeof(key));
 }
 
 void sigv4_sign(const struct sigv4 *s, struct strv *ret)

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "builder/fd.h"
 #include "publish/publish.h"
 
 #define STATE_SCHEMA 1
@@ -113,9 +114,8 @@ static int write_file(const struct publish_state *s, const char *text, struct er
 {
 	CLEANUP_CLOSE int fd =
 		open(s->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	size_t size = strlen(text);
 
-	if (fd < 0 || write(fd, text, size) != (ssize_t)size || fsync(fd) < 0 ||
+	if (fd < 0 || fd_write_all(fd, text, strlen(text)) < 0 || fsync(fd) < 0 ||
 	    rename(s->partial, s->path) < 0) {
 		error_errno(err, errno, "cannot write '%s'", s->path);
 		return error_code(err, EXIT_HOST);
@@ -153,6 +153,27 @@ json_t *publish_slot(struct publish_job *job)
 const char *publish_recalled(struct publish_job *job, const char *key)
 {
 	return json_string_value(json_object_get(publish_slot(job), key));
+}
+
+static json_t *parts_of(struct publish_job *job)
+{
+	return json_object_get(publish_slot(job), "parts");
+}
+
+const char *publish_part(struct publish_job *job, uint64_t number)
+{
+	CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)number);
+
+	return json_string_value(json_object_get(parts_of(job), key));
+}
+
+int publish_remember_part(struct publish_job *job, uint64_t number, const char *etag,
+                          struct error *err)
+{
+	CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)number);
+
+	json_object_set_new(parts_of(job), key, json_string(etag));
+	return publish_remember(job, err);
 }
 
 bool publish_was_begun(struct publish_job *job)

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "publish/jwt.h"
+#include "publish/secret.h"
 #include "publish/vco.h"
 
 #define REFRESH_BEFORE_S 60
@@ -33,8 +34,7 @@ static void take_token(struct publish_job *job, char *token)
 {
 	struct vco *v = job->own;
 
-	explicit_bzero(v->token, strlen(v->token));
-	free(v->token);
+	secret_free(v->token);
 	v->token = token;
 	if (!strv_has(job->secrets, token))
 		strv_add(job->secrets, token);
@@ -151,7 +151,7 @@ int vco_json(struct publish_job *job, const struct vco_call *call, json_t **ret,
 
 	if (vco_send(job, call, &reply, NULL, err) < 0)
 		return -1;
-	if (reply.status < 200 || reply.status >= 300)
+	if (!http_is_ok(&reply))
 		return vco_error(job, call, &reply, err);
 	*ret = json_loads(reply.body ? reply.body : "", JSON_DECODE_ANY, NULL);
 	if (*ret)

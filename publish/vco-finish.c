@@ -65,15 +65,12 @@ static void describe(struct publish_job *job, struct strv *query)
 static char *parts_text(struct publish_job *job)
 {
 	json_t *slot = publish_slot(job), *list = json_array(), *body;
-	const json_t *parts = json_object_get(slot, "parts");
+	size_t count = json_object_size(json_object_get(slot, "parts"));
 	char *text;
 
-	for (uint64_t n = 1; n <= json_object_size(parts); n++) {
-		CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)n);
-
-		json_array_append_new(list, json_pack("{s:I, s:O?}", "part_number", (json_int_t)n,
-		                                      "etag", json_object_get(parts, key)));
-	}
+	for (uint64_t n = 1; n <= count; n++)
+		json_array_append_new(list, json_pack("{s:I, s:s?}", "part_number", (json_int_t)n,
+		                                      "etag", publish_part(job, n)));
 	body = json_pack("{s:O, s:o}", "object_name", json_object_get(slot, "object_name"),
 	                 "uploaded_parts", list);
 	text = json_dumps(body, JSON_COMPACT);
@@ -94,7 +91,7 @@ static int look_for_it(struct publish_job *job, int64_t for_ms, struct error *lo
 			return -1;
 		if (found != FOUND_ABSENT)
 			return 0; /* what it is, vco_wait() judges */
-		if (clock_ms() >= deadline || !vco_pause_ms(job, LOOK_PAUSE_MS))
+		if (clock_ms() >= deadline || !http_pause_ms(job->stop, LOOK_PAUSE_MS))
 			return error_take(err, lost);
 	}
 }
@@ -143,7 +140,7 @@ static int create(struct publish_job *job, const struct vco_call *call, struct e
 
 	if (vco_send(job, call, &reply, &unknown, &lost) < 0)
 		return unknown ? look_for_it(job, LOOK_MS, &lost, err) : error_take(err, &lost);
-	if (reply.status < 200 || reply.status >= 300)
+	if (!http_is_ok(&reply))
 		return refused(job, call, &reply, err);
 	take_created(job, &reply);
 	return 0;

@@ -83,18 +83,6 @@ int vco_begin(struct publish_job *job, struct error *err)
 	return check_parts(job, err);
 }
 
-struct telling {
-	struct publish_job *job;
-	uint64_t before;
-};
-
-static void on_sent(void *opaque, uint64_t bytes)
-{
-	const struct telling *t = opaque;
-
-	publish_progress(t->job, t->before + bytes, t->job->image->size_bytes);
-}
-
 /* 1: taken, 0: the platform has forgotten the upload. */
 static int send_part(struct publish_job *job, uint64_t number, uint64_t offset, uint64_t size,
                      struct error *err)
@@ -106,7 +94,8 @@ static int send_part(struct publish_job *job, uint64_t number, uint64_t offset, 
 		str_format("/%s/upload-part/%llu", id, (unsigned long long)number);
 	CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)number);
 	CLEANUP_FREE char *etag = NULL;
-	struct telling telling = {.job = job, .before = offset};
+	struct publish_telling telling = {
+		.job = job, .before_bytes = offset, .all_bytes = job->image->size_bytes};
 	const struct http_body body = {.fd = job->image->fd, .fd_offset = offset, .fd_size = size};
 	const struct vco_call call = {.method = "PUT",
 	                              .path = path,
@@ -114,7 +103,7 @@ static int send_part(struct publish_job *job, uint64_t number, uint64_t offset, 
 	                              .body = &body,
 	                              .content_type = "application/octet-stream",
 	                              .idempotent = true,
-	                              .on_sent = on_sent,
+	                              .on_sent = publish_on_sent,
 	                              .opaque = &telling};
 	int result;
 
@@ -123,7 +112,7 @@ static int send_part(struct publish_job *job, uint64_t number, uint64_t offset, 
 	job->sent_bytes += reply.sent_bytes;
 	if (result < 0)
 		return error_prefix(err, "part %s", key);
-	if (reply.status < 200 || reply.status >= 300) {
+	if (!http_is_ok(&reply)) {
 		vco_error(job, &call, &reply, err);
 		error_prefix(err, "part %s", key);
 		return reply.status == 404 ? 0 : -1;
@@ -131,8 +120,7 @@ static int send_part(struct publish_job *job, uint64_t number, uint64_t offset, 
 	etag = vco_read_etag(&reply);
 	if (!etag)
 		return error_set(err, "part %s: the server took it and gave no ETag", key);
-	json_object_set_new(json_object_get(publish_slot(job), "parts"), key, json_string(etag));
-	return publish_remember(job, err) < 0 ? -1 : 1;
+	return publish_remember_part(job, number, etag, err) < 0 ? -1 : 1;
 }
 
 /* 1: all are there, 0: the platform has forgotten the upload. */
@@ -141,15 +129,12 @@ static int send_missing(struct publish_job *job, struct error *err)
 	uint64_t size = part_bytes(job), number = 1;
 
 	for (uint64_t at = 0; at < job->image->size_bytes; at += size, number++) {
-		CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)number);
 		uint64_t left = job->image->size_bytes - at, bytes = left < size ? left : size;
 		int result = 1;
 
-		if (*job->stop) {
-			error_set(err, "stopped");
-			return error_code(err, EXIT_PUBLISH);
-		}
-		if (json_object_get(json_object_get(publish_slot(job), "parts"), key))
+		if (publish_check_stop(job, err) < 0)
+			return -1;
+		if (publish_part(job, number))
 			job->resumed_from += bytes;
 		else
 			result = send_part(job, number, at, bytes, err);

@@ -5,9 +5,9 @@
  * VM whose own differs is refused there, so it is part of what must be equal.
  */
 #include <string.h>
-#include <time.h>
 
 #include "builder/clock.h"
+#include "publish/secret.h"
 #include "publish/vco.h"
 
 #define READY_TIMEOUT_S 7200
@@ -15,16 +15,6 @@
 #define POLL_FIRST_MS   2000
 #define POLL_MAX_MS     30000
 #define DIGITS          12
-
-/* An address without '/' at its end. */
-static char *trimmed(const char *url)
-{
-	size_t length = strlen(url);
-
-	while (length && url[length - 1] == '/')
-		length--;
-	return mem_copy(url, length);
-}
 
 static int check_settings(const struct publish_location *w, struct error *err)
 {
@@ -60,8 +50,8 @@ static int vco_check(struct publish_job *job, struct error *err)
 	if (check_settings(w, err) < 0)
 		return -1;
 	customer = http_escape(publish_setting(w, "customer"), false);
-	v->api = trimmed(publish_setting(w, "url"));
-	v->iam = iam ? trimmed(iam) : NULL;
+	v->api = http_trimmed(publish_setting(w, "url"));
+	v->iam = iam ? http_trimmed(iam) : NULL;
 	v->images = str_format("%s/customers/%s/locations/%s/vm-images", v->api, customer, place);
 	v->name = str_format("%s-%s-%.*s", job->image->name, job->image->version, DIGITS,
 	                     job->image->sha256);
@@ -83,9 +73,7 @@ static void vco_end(struct publish_job *job)
 
 	if (!v)
 		return;
-	if (v->token)
-		explicit_bzero(v->token, strlen(v->token));
-	free(v->token);
+	secret_free(v->token);
 	free(v->api);
 	free(v->iam);
 	free(v->images);
@@ -214,18 +202,6 @@ static int vco_probe(struct publish_job *job, enum publish_found *ret, struct er
 	return 0;
 }
 
-bool vco_pause_ms(const struct publish_job *job, unsigned ms)
-{
-	for (int64_t until = clock_ms() + ms; clock_ms() < until;) {
-		const struct timespec piece = {.tv_nsec = 100000000};
-
-		if (*job->stop)
-			return false;
-		nanosleep(&piece, NULL);
-	}
-	return true;
-}
-
 /* On failure the platform removes the record: nothing that was sent is of use then. */
 static int dropped(struct publish_job *job, struct error *err)
 {
@@ -273,7 +249,7 @@ static int vco_wait(struct publish_job *job, struct error *err)
 			return not_as_sent(job, err);
 		if (found == FOUND_ABSENT && (v->seen || clock_ms() - began > APPEAR_MS))
 			return dropped(job, err);
-		if (clock_ms() - began > limit || !vco_pause_ms(job, pause))
+		if (clock_ms() - began > limit || !http_pause_ms(job->stop, pause))
 			return not_ready(job, err);
 		pause = pause * 2 < POLL_MAX_MS ? pause * 2 : POLL_MAX_MS;
 	}

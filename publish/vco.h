@@ -64,8 +64,6 @@ int vco_finish(struct publish_job *job, struct error *err);
 bool vco_is_finished(struct publish_job *job);
 /* vco.c: looks for the image by its name. */
 int vco_look(struct publish_job *job, enum publish_found *ret, struct error *err);
-/* Sleeps; false: the run is to stop. */
-bool vco_pause_ms(const struct publish_job *job, unsigned ms);
 void vco_take_id(struct publish_job *job, json_int_t id);
 
 #endif

@@ -27,7 +27,6 @@ export REPO OCI_PASSWORD=unused BENCH_PASSWORD=s3cret-password BENCH_SECRET=s3cr
 WORK=$(mktemp -d /tmp/gpuimg-bench-XXXXXX)
 IMAGE=$WORK/node.qcow2
 finish() {
-	oci_stop "$WORK/registry"
 	servers_end
 	rm -rf "$WORK"
 }

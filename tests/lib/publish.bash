@@ -1,7 +1,7 @@
 # What: what the tests of 'gpuimg publish' share: images to publish, runs, records, the table's rows.
 # Why:  every backend has to keep the same promises.
 # How:  'load ../lib/publish' behind common and servers.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # SUM and SIZE are for the tests
 
 export PUBLISH_TSV=$OUT/publish.tsv
 
@@ -28,6 +28,21 @@ sha256_of() {
 	sha256sum "$1" | cut -d' ' -f1
 }
 
+# publish_take PATH: that image and its manifest as $IMAGE, this test's own; $SUM, $SIZE.
+publish_take() {
+	cp "$1" "$IMAGE"
+	cp "${1%.qcow2}.manifest.json" "${IMAGE%.qcow2}.manifest.json"
+	SUM=$(sha256_of "$IMAGE")
+	SIZE=$(stat -c %s "$IMAGE")
+}
+
+# publish_other MIB: $other, another image of the same name.
+publish_other() {
+	other=$BATS_TEST_TMPDIR/other/node.qcow2
+	mkdir "${other%/*}"
+	publish_image "$other" "$1"
+}
+
 # publish IMAGE OPTION...: run_split with the targets file of this test.
 publish() {
 	run_split "$GPUIMG" publish -t "$TARGETS" "$@"
@@ -46,6 +61,16 @@ publish_kill() {
 	# shellcheck disable=SC2086 # its numbers are words
 	kill -9 "$publisher" $worker
 	wait "$publisher" 2>/dev/null || true
+}
+
+# publish_killed RULE...: a run that is killed as soon as the gate holds something by this rule; what was
+# held never comes.
+publish_killed() {
+	gate_rule "$@"
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	publish_kill
+	gate_drop
 }
 
 # record_value IMAGE LOCATION KEY: of <name>.published.json; LOCATION as target/location.

@@ -3,111 +3,7 @@
 # How:  'load ../lib/servers' after common; start in setup_file, stop in teardown_file.
 # shellcheck shell=bash
 
-# --- OCI registries: docker-registry, open, with htpasswd, with a token server -------------------
-
-# A port that was free a moment ago.
-oci_free_port() {
-	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
-oci_keep_pid() { # directory, pid
-	echo "$2" >>"$1/pids"
-}
-
-# oci_registry DIR [htpasswd|token [SECONDS]]: starts one below DIR; DIR/port, DIR/log. The user is
-# alice with $OCI_PASSWORD; tokens are good for SECONDS.
-oci_registry() {
-	local dir=$1 auth=${2:-} seconds=${3:-60} port try
-	mkdir -p "$dir/data"
-	port=$(oci_free_port)
-	cat >"$dir/config.yml" <<-END
-		version: 0.1
-		log: {level: warn}
-		storage:
-		  filesystem: {rootdirectory: $dir/data}
-		  delete: {enabled: true}
-		http: {addr: "127.0.0.1:$port", secret: for-tests}
-	END
-	case $auth in
-	htpasswd)
-		htpasswd -Bbn alice "$OCI_PASSWORD" >"$dir/htpasswd"
-		printf 'auth: {htpasswd: {realm: "registry, for tests", path: %s}}\n' \
-			"$dir/htpasswd" >>"$dir/config.yml"
-		;;
-	token)
-		oci_token_server "$dir/tokens.d" "$seconds"
-		oci_keep_pid "$dir" "$(cat "$dir/tokens.d/pid")"
-		printf 'auth: {token: {realm: "http://127.0.0.1:%s/token", service: "registry, for tests", issuer: "token server for tests", rootcertbundle: %s}}\n' \
-			"$(cat "$dir/tokens.d/port")" "$dir/tokens.d/cert.pem" >>"$dir/config.yml"
-		;;
-	esac
-	oci_registry_start "$dir"
-	echo "$port" >"$dir/port"
-	for try in $(seq 100); do
-		curl -s -o /dev/null "http://127.0.0.1:$port/v2/" && return 0
-		sleep 0.1
-	done
-	echo "docker-registry does not answer after $try tries" >&2
-	tail "$dir/log" >&2
-	return 1
-}
-
-oci_registry_start() {
-	docker-registry serve "$1/config.yml" >>"$1/log" 2>&1 3>&- &
-	oci_keep_pid "$1" $!
-}
-
-# oci_token_server DIR SECONDS: tests/publish/token-server.py with a key of its own.
-oci_token_server() {
-	local dir=$1
-	mkdir -p "$dir"
-	openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tokens-for-tests \
-		-keyout "$dir/key.pem" -out "$dir/cert.pem" 2>/dev/null
-	echo "alice:$OCI_PASSWORD" >"$dir/users"
-	python3 "$REPO/tests/publish/token-server.py" "$dir" "$2" >"$dir/out" 2>&1 3>&- &
-	echo $! >"$dir/pid"
-	oci_wait_for "$dir/port"
-}
-
-# oci_slow DIR NAME BYTES_PER_SECOND [TEXT]: a slow way to DIR's registry; prints its port.
-oci_slow() {
-	local file=$1/slow-$2
-	rm -f "$file" "$file.held"
-	python3 "$REPO/tests/publish/slow-proxy.py" "$file" "$(cat "$1/port")" "${@:3}" \
-		>"$file.out" 2>&1 3>&- &
-	oci_keep_pid "$1" $!
-	oci_wait_for "$file"
-	cat "$file"
-}
-
-oci_wait_for() { # file
-	local try
-	for try in $(seq 200); do
-		[ ! -e "$1" ] || return 0
-		sleep 0.05
-	done
-	echo "'$1' did not come in $try tries" >&2
-	return 1
-}
-
-# Requests that write, as the registry's access log has them.
-oci_writes() { # directory
-	grep -cE '"(POST|PUT|PATCH|DELETE) /v2/' "$1/log" || true
-}
-
-# All that was started below the directories.
-oci_stop() { # directories
-	local dir pid
-	for dir in "$@"; do
-		[ -e "$dir/pids" ] || continue
-		while read -r pid; do
-			kill "$pid" 2>/dev/null || true
-		done <"$dir/pids"
-		rm -f "$dir/pids"
-	done
-}
-
-# --- dir, http and s3: what nginx, apache2 and Swift share ------------------------------------
+# --- What all of them share -------------------------------------------------------------------
 
 servers_begin() {
 	SERVERS=$(mktemp -d /tmp/gpuimg-servers-XXXXXX)
@@ -166,6 +62,16 @@ server_wait() {
 	return 1
 }
 
+# server_file FILE: until the server has made it.
+server_file() {
+	for _ in $(seq 200); do
+		[ ! -e "$1" ] || return 0
+		sleep 0.05
+	done
+	echo "'$1' did not come" >&2
+	return 1
+}
+
 # A user alice with password 's3cret-password'.
 server_htpasswd() {
 	echo "alice:$(openssl passwd -apr1 s3cret-password)"
@@ -176,10 +82,7 @@ start_gate() {
 	GATE=$SERVERS/gate-$1
 	mkdir -p "$GATE"
 	server_run "gate-$1" python3 "$REPO/tests/lib/gate.py" "$2" "$GATE"
-	for _ in $(seq 100); do
-		[ ! -e "$GATE/port" ] || break
-		sleep 0.1
-	done
+	server_file "$GATE/port"
 	GATE_PORT=$(cat "$GATE/port")
 	export GATE GATE_PORT
 }
@@ -207,6 +110,65 @@ gate_wait() { # until something is held
 	done
 	echo "nothing came to the gate's rule: $(cat "$GATE/rule")"
 	return 1
+}
+
+# --- OCI registries: docker-registry, open, with htpasswd, with a token server -------------------
+
+# oci_registry DIR [htpasswd|token [SECONDS]]: starts one below DIR; DIR/port, DIR/log. The user is
+# alice with $OCI_PASSWORD; tokens are good for SECONDS.
+oci_registry() {
+	local dir=$1 auth=${2:-} seconds=${3:-60} port
+	mkdir -p "$dir/data"
+	port=$(free_port)
+	cat >"$dir/config.yml" <<-END
+		version: 0.1
+		log: {level: warn}
+		storage:
+		  filesystem: {rootdirectory: $dir/data}
+		  delete: {enabled: true}
+		http: {addr: "127.0.0.1:$port", secret: for-tests}
+	END
+	case $auth in
+	htpasswd)
+		htpasswd -Bbn alice "$OCI_PASSWORD" >"$dir/htpasswd"
+		printf 'auth: {htpasswd: {realm: "registry, for tests", path: %s}}\n' \
+			"$dir/htpasswd" >>"$dir/config.yml"
+		;;
+	token)
+		oci_token_server "$dir/tokens.d" "$seconds"
+		printf 'auth: {token: {realm: "http://127.0.0.1:%s/token", service: "registry, for tests", issuer: "token server for tests", rootcertbundle: %s}}\n' \
+			"$(cat "$dir/tokens.d/port")" "$dir/tokens.d/sign.crt" >>"$dir/config.yml"
+		;;
+	esac
+	echo "$port" >"$dir/port"
+	server_run "registry-$port" docker-registry serve "$dir/config.yml"
+	ln -s "$SERVERS/registry-$port.log" "$dir/log"
+	server_wait "registry-$port" "http://127.0.0.1:$port/v2/"
+}
+
+# oci_token_server DIR SECONDS: tests/publish/token-server.py with a key of its own.
+oci_token_server() {
+	local dir=$1
+	mkdir -p "$dir"
+	openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=tokens-for-tests \
+		-keyout "$dir/sign.key" -out "$dir/sign.crt" 2>/dev/null
+	echo "alice:$OCI_PASSWORD" >"$dir/users"
+	server_run tokens python3 "$REPO/tests/publish/token-server.py" "$dir" "$2"
+	server_file "$dir/port"
+}
+
+# oci_slow DIR NAME BYTES_PER_SECOND [TEXT]: a slow way to DIR's registry; prints its port.
+oci_slow() {
+	local file=$1/slow-$2
+	rm -f "$file" "$file.held"
+	server_run "slow-$2" python3 "$REPO/tests/publish/slow-proxy.py" "$file" "$(cat "$1/port")" "${@:3}"
+	server_file "$file"
+	cat "$file"
+}
+
+# Requests that write, as the registry's access log has them.
+oci_writes() { # directory
+	grep -cE '"(POST|PUT|PATCH|DELETE) /v2/' "$1/log" || true
 }
 
 # --- nginx with DAV, and apache2 with mod_dav ------------------------------------------------
@@ -375,6 +337,10 @@ start_swift() {
 		server_run "swift-$name" "swift-$name-server" "$SERVERS/swift/$name.conf" --verbose
 	done
 	server_run swift swift-proxy-server "$SERVERS/swift/proxy.conf" --verbose
+	# the proxy answers before those behind it do
+	server_wait swift-account "http://127.0.0.1:$account/"
+	server_wait swift-container "http://127.0.0.1:$container/"
+	server_wait swift-object "http://127.0.0.1:$object/"
 	server_wait swift "http://127.0.0.1:$SWIFT_PORT/healthcheck"
 	export SWIFT_PORT SWIFT_LOG=$SERVERS/swift.log
 }
@@ -557,10 +523,7 @@ start_mock() {
 	mkdir -p "$dir"
 	: >"$dir/log"
 	server_run "$1" python3 "$REPO/tests/publish/$2" "$dir"
-	for _ in $(seq 200); do
-		[ ! -e "$dir/port" ] || break
-		sleep 0.05
-	done
+	server_file "$dir/port"
 	cat "$dir/port"
 }
 

@@ -11,9 +11,7 @@ setup_file() {
 
 setup() {
 	IMAGE=$BATS_TEST_TMPDIR/node.qcow2
-	cp "$DIR_IMAGE" "$IMAGE"
-	cp "${DIR_IMAGE%.qcow2}.manifest.json" "${IMAGE%.qcow2}.manifest.json"
-	SUM=$(sha256_of "$IMAGE")
+	publish_take "$DIR_IMAGE"
 	ROOT=$BATS_TEST_TMPDIR/root
 	TARGETS=$BATS_TEST_TMPDIR/targets.yaml
 	STORED=$ROOT/node/1.0/$SUM/node.qcow2
@@ -39,7 +37,7 @@ tree_of() {
 	[ "$(jq -r '.versions["1.0"].sha256' "$ROOT/node/index.json")" = "$SUM" ]
 	expect_value "$IMAGE" share/default result published
 	expect_value "$IMAGE" share/default verified "read back"
-	expect_value "$IMAGE" share/default bytes_sent "$(stat -c %s "$IMAGE")"
+	expect_value "$IMAGE" share/default bytes_sent "$SIZE"
 	[ ! -e "$IMAGE.publish-state.json" ]
 	cell publish "same bytes"
 	cell verified "$(record_value "$IMAGE" share/default verified)"
@@ -68,8 +66,7 @@ tree_of() {
 # A limit on what a file may hold ends the process at just this byte, by a signal that nobody
 # handles: as kill -9, and always at the same place.
 @test "ended in the middle of sending, it goes on where it stopped" {
-	local size half=$((10 * 1024 * 1024)) sent resumed
-	size=$(stat -c %s "$IMAGE")
+	local half=$((10 * 1024 * 1024)) sent resumed
 	run bash -c "ulimit -c 0; ulimit -f $((half / 1024)); exec '$GPUIMG' publish -t '$TARGETS' --image-version=1.0 '$IMAGE'"
 	[ "$status" -ne 0 ]
 	[ "$(stat -c %s "$STORED.part")" -eq "$half" ]
@@ -81,8 +78,8 @@ tree_of() {
 	sent=$(record_value "$IMAGE" share/default bytes_sent)
 	resumed=$(record_value "$IMAGE" share/default resumed_from)
 	[ "$resumed" -eq "$half" ]
-	[ "$sent" -eq $((size - half)) ]
-	cell killed "resumed at byte $resumed of $size, sent $sent"
+	[ "$sent" -eq $((SIZE - half)) ]
+	cell killed "resumed at byte $resumed of $SIZE, sent $sent"
 }
 
 @test "what an interrupted run left is compared, not trusted" {
@@ -100,10 +97,7 @@ tree_of() {
 	exec 9>"$lock"
 	flock 9
 	publish_background "$IMAGE" --image-version=1.0 9>&-
-	for _ in $(seq 200); do
-		[ ! -e "$(dirname "$STORED")/SHA256SUMS" ] || break
-		sleep 0.05
-	done
+	wait_until 10 test -e "$(dirname "$STORED")/SHA256SUMS"
 	[ -e "$STORED" ]
 	publish_kill
 	exec 9>&-
@@ -115,9 +109,8 @@ tree_of() {
 }
 
 @test "two publishers of different images at once both get into the index" {
-	local other=$BATS_TEST_TMPDIR/other/node.qcow2 first
-	mkdir "$BATS_TEST_TMPDIR/other"
-	publish_image "$other" 8
+	local other first
+	publish_other 8
 	publish_background "$other" --image-version=2.0
 	first=$publisher
 	publish "$IMAGE" --image-version=1.0
@@ -128,10 +121,9 @@ tree_of() {
 }
 
 @test "other content under the same version is refused, and put there with --replace" {
-	local other=$BATS_TEST_TMPDIR/other/node.qcow2 before
+	local other before
 	publish "$IMAGE" --image-version=1.0
-	mkdir "$BATS_TEST_TMPDIR/other"
-	publish_image "$other" 4
+	publish_other 4
 	before=$(tree_of "$ROOT")
 	publish "$other" --image-version=1.0
 	expect_status 4

@@ -210,7 +210,7 @@ sys.exit(code)'
 	mock_faults fault '[{"on": "PUT .*partNumber=2", "do": "status", "status": 403,
 		"body": "<Error><Code>ExpiredToken</Code></Error>"}]'
 	go
-	expect_status 1
+	expect_status 2
 	expect_in "$out" ExpiredToken
 	expect_in "$out" credentials
 	mock_reset fault
@@ -228,7 +228,7 @@ sys.exit(code)'
 	expect_in "$out" "did not name it"
 	mock_faults fault '[{"on": "PUT .*partNumber=3", "do": "status", "status": 403}]'
 	go
-	expect_status 1
+	expect_status 2
 	mock_faults fault '[{"on": "GET .*uploadId=", "do": "status", "status": 200, "body": "\u0000<Part><Part>"},
 		{"on": "POST .*uploadId=", "do": "status", "status": 200, "body": "<html>done</html>"}]'
 	go
@@ -391,7 +391,7 @@ check_early() { # BACKEND: 100 Continue, some of the body, and then a refusal
 	mock_faults fault "[{\"on\": \"$(body_of "$1")\", \"do\": \"early\", \"status\": 401, \"read\": 65536,
 		\"body\": \"who are you\", \"times\": 9}]"
 	go
-	expect_status 1
+	expect_status 2
 	expect_in "$out" "401"
 	[ "$(wc -l <"$SERVERS/fault/fired")" -eq 1 ]
 	mock_reset fault
@@ -503,7 +503,7 @@ check_slow() { # BACKEND: the server works on a body that it has whole
 	check_slow oci
 }
 
-check_stall() { # BACKEND OPTIONS
+check_stall() { # BACKEND
 	use "$1"
 	mock_faults fault "[{\"on\": \"$(body_of "$1")\", \"do\": \"stall\", \"read\": 65536, \"seconds\": 60, \"times\": 9}]"
 	go --stall-timeout=2 --tries=1
@@ -565,7 +565,7 @@ check_body_redirect() { # BACKEND
 	use web
 	mock_faults fault "$(redirect '^GET .*qcow2' 302 "http://127.0.0.1:$OTHER_PORT/web/there")"
 	go
-	expect_status 1
+	expect_status 2
 	[ "$(mock_count other '^GET /web/there 401 0 anonymous')" -eq 1 ]
 	[ "$(mock_count other ' auth$')" -eq 0 ]
 }
@@ -611,8 +611,7 @@ check_body_redirect() { # BACKEND
 
 first_of() { # BACKEND: a regex of the first question
 	case $1 in
-	web) echo '^GET .*index.json' ;;
-	s3) echo '^GET .*index.json' ;;
+	web | s3) echo '^GET .*index.json' ;;
 	oci) echo '^GET /token' ;;
 	esac
 }

@@ -163,13 +163,13 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 	write_cloud s3cret-wrong
 	writes=$(glance_writes)
 	publish "$IMAGE" --image-version=1.0
-	expect_status 1
+	expect_status 2
 	expect_in "$out" "cannot sign in to the cloud"
 	expect_in "$out" "401"
 	[ "$(glance_writes)" -eq "$writes" ]
 	[ -z "$(glance_ours "$IMAGE")" ]
 	no_secrets "$BATS_TEST_TMPDIR/image"
-	cell wrong "401 told, nothing made, exit 1"
+	cell wrong "401: exit $status, nothing made"
 }
 
 @test "a secret that everybody on the host can read is refused" {
@@ -199,11 +199,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 
 @test "killed in the middle of the bytes, it goes on under the same id" {
 	write_targets Gated
-	gate_rule bytes 5000000
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_open
+	publish_killed bytes 5000000
 	no_secrets "$BATS_TEST_TMPDIR/image"
 	before=$(glance_ours "$IMAGE")
 	expect_in "$before" ".unfinished"
@@ -219,11 +215,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 
 @test "killed between the image's record and its bytes, it goes on under the same id" {
 	write_targets Gated
-	gate_rule line '^PUT '
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_open
+	publish_killed line '^PUT '
 	before=$(glance_ours "$IMAGE")
 	rm "$IMAGE.publish-state.json" # the id needs no memory
 	publish "$IMAGE" --image-version=1.0
@@ -234,11 +226,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 
 @test "killed before the image's record, it makes it" {
 	write_targets Gated
-	gate_rule line '^POST '
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_open
+	publish_killed line '^POST '
 	[ -z "$(glance_ours "$IMAGE")" ]
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
@@ -252,7 +240,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 	gate_wait
 	[ "$(glance_named "$NAME-1.0")" -eq 0 ]
 	publish_kill
-	gate_open
+	gate_drop
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
 	expect_value "$IMAGE" stack/here result published
@@ -263,11 +251,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 
 @test "bytes that the store damaged are found by reading back, before they get the name" {
 	write_targets Gated
-	gate_rule line '^PATCH '
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_open
+	publish_killed line '^PATCH '
 	id=$(glance_ours "$IMAGE" | cut -d' ' -f1)
 	printf XXXX | dd of="$GLANCE_STORE/$id" bs=1 seek=4500000 conv=notrunc status=none
 	publish "$IMAGE" --image-version=1.0 --verify=full
@@ -314,48 +298,41 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 	[ "$(glance_writes)" -eq "$writes" ]
 }
 
-@test "of two publishers at once one waits for the other's bytes, and there is one image" {
-	mkdir "$BATS_TEST_TMPDIR/image/b"
-	cp "$BATS_TEST_TMPDIR/image/$NAME".* "$BATS_TEST_TMPDIR/image/b/"
+# $first has sent a part of its bytes; $second, of the copy, meets its unfinished image.
+two_publishers() {
+	copy=$BATS_TEST_TMPDIR/copy/$NAME.qcow2
+	mkdir "${copy%/*}"
+	cp "$BATS_TEST_TMPDIR/image/$NAME".* "${copy%/*}/"
 	write_targets Gated
 	gate_rule bytes 5000000
 	publish_background "$IMAGE" --image-version=1.0
 	first=$publisher
 	gate_wait
-	printf 'targets:\n  stack: {type: glance, locations: [here], region: RegionOne}\n' \
-		>"$BATS_TEST_TMPDIR/cloud/other.yaml"
-	TARGETS=$BATS_TEST_TMPDIR/cloud/other.yaml
-	publish_background "$BATS_TEST_TMPDIR/image/b/$NAME.qcow2" --image-version=1.0
+	write_targets RegionOne # the first one has read it
+	publish_background "$copy" --image-version=1.0
+	second=$publisher
 	sleep 2
+}
+
+@test "of two publishers at once one waits for the other's bytes, and there is one image" {
+	two_publishers
 	gate_open
 	wait "$first"
-	wait "$publisher"
+	wait "$second"
 	id=$(glance_id_of "$IMAGE")
-	[ "$(glance_id_of "$BATS_TEST_TMPDIR/image/b/$NAME.qcow2")" = "$id" ]
+	[ "$(glance_id_of "$copy")" = "$id" ]
 	[ "$(glance_ours "$IMAGE")" = "$id active $NAME-1.0" ]
-	[ "$(record_value "$BATS_TEST_TMPDIR/image/b/$NAME.qcow2" stack/here bytes_sent)" -eq 0 ]
+	[ "$(record_value "$copy" stack/here bytes_sent)" -eq 0 ]
 	expect_stored "$IMAGE" "$id"
 }
 
 @test "a publisher that waits takes over when the other one dies" {
-	mkdir "$BATS_TEST_TMPDIR/image/b"
-	cp "$BATS_TEST_TMPDIR/image/$NAME".* "$BATS_TEST_TMPDIR/image/b/"
-	write_targets Gated
-	gate_rule bytes 5000000
-	publish_background "$IMAGE" --image-version=1.0
-	first=$publisher
-	gate_wait
-	printf 'targets:\n  stack: {type: glance, locations: [here], region: RegionOne}\n' \
-		>"$BATS_TEST_TMPDIR/cloud/other.yaml"
-	TARGETS=$BATS_TEST_TMPDIR/cloud/other.yaml
-	publish_background "$BATS_TEST_TMPDIR/image/b/$NAME.qcow2" --image-version=1.0
-	second=$publisher
-	sleep 2
+	two_publishers
 	publisher=$first
 	publish_kill
-	gate_open
+	gate_drop
 	wait "$second"
-	expect_stored "$IMAGE" "$(glance_id_of "$BATS_TEST_TMPDIR/image/b/$NAME.qcow2")"
+	expect_stored "$IMAGE" "$(glance_id_of "$copy")"
 }
 
 @test "an image of the same name is never joined by a second one; --replace renames it and deletes nothing" {
@@ -385,11 +362,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 
 @test "--abort lists what was left, and removes it only when it is told to" {
 	write_targets Gated
-	gate_rule line '^PUT '
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_open
+	publish_killed line '^PUT '
 	id=$(glance_ours "$IMAGE" | cut -d' ' -f1)
 	publish "$IMAGE" --abort
 	expect_status 0

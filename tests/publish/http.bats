@@ -29,9 +29,7 @@ teardown_file() {
 
 setup() {
 	IMAGE=$BATS_TEST_TMPDIR/node.qcow2
-	cp "$WEB_IMAGE" "$IMAGE"
-	cp "${WEB_IMAGE%.qcow2}.manifest.json" "${IMAGE%.qcow2}.manifest.json"
-	SUM=$(sha256_of "$IMAGE")
+	publish_take "$WEB_IMAGE"
 	TARGETS=$BATS_TEST_TMPDIR/targets.yaml
 }
 
@@ -68,7 +66,7 @@ check_publish() {
 	cmp "$IMAGE" "$stored"
 	(cd "$(dirname "$stored")" && sha256sum -c --quiet SHA256SUMS)
 	[ "$(jq -r '.versions["1.0"].sha256' "$root/node/index.json")" = "$SUM" ]
-	expect_value "$IMAGE" web/default bytes_sent "$(stat -c %s "$IMAGE")"
+	expect_value "$IMAGE" web/default bytes_sent "$SIZE"
 	expect_value "$IMAGE" web/default verified "read back"
 	[ ! -e "$stored.part" ]
 	no_secrets "$BATS_TEST_TMPDIR"
@@ -95,22 +93,16 @@ check_publish() {
 
 # Neither server keeps what came of a body that was cut: it has to be sent again, once.
 check_killed() {
-	local size
 	use "$1"
-	size=$(stat -c %s "$IMAGE")
-	gate_rule bytes 8000000
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed bytes 8000000
 	[ ! -e "$stored" ]
 	[ ! -e "$root/node/index.json" ]
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
 	cmp "$IMAGE" "$stored"
-	expect_value "$IMAGE" web/default bytes_sent "$size"
+	expect_value "$IMAGE" web/default bytes_sent "$SIZE"
 	no_secrets "$BATS_TEST_TMPDIR"
-	cell "killed-$1" "in a body: all $size sent again (no resume in the protocol)"
+	cell "killed-$1" "in a body: all $SIZE sent again (no resume in the protocol)"
 }
 
 @test "nginx: killed in the middle of the body, it sends it again" {
@@ -123,11 +115,7 @@ check_killed() {
 
 check_killed_at() { # SERVER, REGEX of the request that is held
 	use "$1"
-	gate_rule line "$2"
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed line "$2"
 	[ -e "$stored.part" ]
 	[ ! -e "$stored" ]
 	[ ! -e "$root/node/index.json" ]
@@ -136,7 +124,7 @@ check_killed_at() { # SERVER, REGEX of the request that is held
 	expect_status 0
 	cmp "$IMAGE" "$stored"
 	expect_value "$IMAGE" web/default bytes_sent 0
-	expect_value "$IMAGE" web/default resumed_from "$(stat -c %s "$IMAGE")"
+	expect_value "$IMAGE" web/default resumed_from "$SIZE"
 	[ ! -e "$stored.part" ]
 	cell "killed-$1" "$(cell_of "killed-$1"); after it: 0 sent"
 }
@@ -151,11 +139,7 @@ check_killed_at() { # SERVER, REGEX of the request that is held
 
 @test "nginx: killed after a move that it never heard of, it sends nothing again" {
 	use nginx
-	gate_rule line '^MOVE '
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed line '^MOVE '
 	mv "$stored.part" "$stored"
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
@@ -165,11 +149,7 @@ check_killed_at() { # SERVER, REGEX of the request that is held
 
 @test "nginx: killed before the index, it sends nothing again" {
 	use nginx
-	gate_rule line '^PUT .*index.json'
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed line '^PUT .*index.json'
 	[ ! -e "$root/node/index.json" ]
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
@@ -178,17 +158,15 @@ check_killed_at() { # SERVER, REGEX of the request that is held
 }
 
 check_wrong() {
-	local code
 	use "$1"
 	IMAGES_PASSWORD=s3cret-other publish "$IMAGE" --image-version=1.0
-	code=$status
-	expect_status 1
+	expect_status 2
 	expect_in "$out" "401"
 	expect_in "$out" "credentials"
 	[ -z "$(ls -A "$root")" ]
 	expect_value "$IMAGE" web/default bytes_sent 0
 	no_secrets "$BATS_TEST_TMPDIR"
-	cell "wrong-$1" "401: exit $code, nothing written"
+	cell "wrong-$1" "401: exit $status, nothing written"
 }
 
 @test "nginx: wrong credentials are told, and nothing is written" {
@@ -200,10 +178,9 @@ check_wrong() {
 }
 
 check_two() {
-	local other=$BATS_TEST_TMPDIR/other/node.qcow2 first
+	local other first
 	use "$1"
-	mkdir "$BATS_TEST_TMPDIR/other"
-	publish_image "$other" 4
+	publish_other 4
 	publish_background "$other" --image-version=2.0
 	first=$publisher
 	publish "$IMAGE" --image-version=1.0
@@ -223,20 +200,16 @@ check_two() {
 
 # The worst order: the first one's index waits at the door while the second one's is written.
 check_lost_update() {
-	local other=$BATS_TEST_TMPDIR/other/node.qcow2 first
+	local other first
 	use "$1"
-	mkdir "$BATS_TEST_TMPDIR/other"
-	publish_image "$other" 4
+	publish_other 4
 	gate_rule line '^PUT .*index.json'
 	publish_background "$other" --image-version=2.0
 	first=$publisher
 	gate_wait
 	sed "s/127.0.0.1:$port/127.0.0.1:$2/" "$TARGETS" >"$TARGETS.direct"
 	run_split "$GPUIMG" publish -t "$TARGETS.direct" "$IMAGE" --image-version=1.0 &
-	for _ in $(seq 200); do
-		[ ! -e "$root/node/index.json" ] || break
-		sleep 0.05
-	done
+	wait_until 10 test -e "$root/node/index.json"
 	gate_open
 	wait "$first"
 	wait
@@ -252,11 +225,10 @@ check_lost_update() {
 }
 
 @test "other content under the same version is refused, and put there with --replace" {
-	local other=$BATS_TEST_TMPDIR/other/node.qcow2 before
+	local other before
 	use nginx
 	publish "$IMAGE" --image-version=1.0
-	mkdir "$BATS_TEST_TMPDIR/other"
-	publish_image "$other" 4
+	publish_other 4
 	before=$(writes)
 	publish "$other" --image-version=1.0
 	expect_status 4
@@ -302,7 +274,7 @@ check_changed() {
 @test "bytes that are stored wrong are found by reading back, and sent anew" {
 	use nginx
 	install -d -o www-data "$(dirname "$stored")"
-	head -c "$(stat -c %s "$IMAGE")" /dev/zero >"$stored"
+	head -c "$SIZE" /dev/zero >"$stored"
 	chown -R www-data "$root"
 	publish "$IMAGE" --image-version=1.0
 	expect_status 5
@@ -314,11 +286,7 @@ check_changed() {
 
 @test "--abort lists what is left over, and removes it only when asked" {
 	use nginx
-	gate_rule line '^MOVE '
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed line '^MOVE '
 	[ -e "$stored.part" ]
 	publish "$IMAGE" --image-version=1.0 --abort
 	expect_status 0

@@ -12,10 +12,8 @@ SIZE_MIB=40
 LAYER_MORE=$((2 * 512 + 1024)) # two headers before, two blocks behind; the image is a multiple of 512
 
 setup_file() {
-	local name
-	for name in docker-registry htpasswd skopeo jq openssl; do
-		command -v "$name" >/dev/null || skip "no $name on this host"
-	done
+	need_programs docker-registry htpasswd skopeo jq openssl
+	servers_begin
 	export OCI_PASSWORD="pw-$(openssl rand -hex 12)"
 	export DIR=$BATS_FILE_TMPDIR
 	mkdir -p "$DIR/home" "$DIR/seen" "$DIR/image" "$DIR/other"
@@ -27,7 +25,7 @@ setup_file() {
 }
 
 teardown_file() {
-	oci_stop "$DIR/open" "$DIR/basic" "$DIR/token" "$DIR/short" "$DIR/bad" "$DIR/big/registry"
+	servers_end
 	if [ -h "$DIR/big" ]; then
 		rm -rf "$(readlink "$DIR/big")"
 	fi
@@ -129,19 +127,6 @@ expect_pulled() {
 uploaded() { # server, repository: bytes of uploads that are not done
 	find "$DIR/$1/data" -path "*/$2/_uploads/*/data" -printf '%s\n' 2>/dev/null |
 		awk '{ sum += $1 } END { print sum + 0 }'
-}
-
-wait_until() { # seconds, command...
-	local tries=$(($1 * 20))
-	shift
-	until "$@"; do
-		tries=$((tries - 1))
-		[ "$tries" -gt 0 ] || {
-			echo "in vain: $*"
-			return 1
-		}
-		sleep 0.05
-	done
 }
 
 has_uploaded() { # server, repository, bytes
@@ -530,8 +515,8 @@ at_once() {
 	ln -sfn "$big" "$DIR/big"
 	rm "$WORK"/gpu-node.*
 	rmdir "$WORK"
-	mkdir "$big/work"
-	WORK=$big/work IMAGE=$big/work/gpu-node.qcow2
+	mkdir "$big/image"
+	WORK=$big/image IMAGE=$big/image/gpu-node.qcow2
 	qemu-img create -q -f qcow2 -o preallocation=metadata "$IMAGE" 9600M
 	[ "$(stat -c %s "$IMAGE")" -gt 10000000000 ]
 	publish_manifest "$IMAGE" bios

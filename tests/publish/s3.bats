@@ -29,15 +29,8 @@ setup() {
 	IMAGE=$BATS_TEST_TMPDIR/node.qcow2
 	TARGETS=$BATS_TEST_TMPDIR/targets.yaml
 	area=t$BATS_TEST_NUMBER
-	take "$S3_IMAGE"
+	publish_take "$S3_IMAGE"
 	targets "$area"
-}
-
-take() { # the file's image, as this test's
-	cp "$1" "$IMAGE"
-	cp "${1%.qcow2}.manifest.json" "${IMAGE%.qcow2}.manifest.json"
-	SUM=$(sha256_of "$IMAGE")
-	SIZE=$(stat -c %s "$IMAGE")
 }
 
 targets() { # prefix
@@ -105,7 +98,7 @@ uploads() { # open multipart uploads of this test
 }
 
 @test "a small image goes in one piece" {
-	take "$S3_SMALL"
+	publish_take "$S3_SMALL"
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
 	fetch "1.0/$SUM/node.qcow2"
@@ -115,11 +108,7 @@ uploads() { # open multipart uploads of this test
 
 @test "killed in the middle of the second part, it sends that one and the third" {
 	local part=$((16 * 1024 * 1024))
-	gate_rule bytes 24000000
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed bytes 24000000
 	expect_no_index
 	no_secrets "$BATS_TEST_TMPDIR"
 	publish "$IMAGE" --image-version=1.0
@@ -133,11 +122,7 @@ uploads() { # open multipart uploads of this test
 }
 
 killed_before() { # REGEX of the request that never comes
-	gate_rule line "$1"
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed line "$1"
 	expect_no_index
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
@@ -157,11 +142,7 @@ killed_before() { # REGEX of the request that never comes
 }
 
 @test "the memory of a completed upload being lost, the object is read back and not sent again" {
-	gate_rule line '^PUT .*SHA256SUMS'
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed line '^PUT .*SHA256SUMS'
 	rm "$IMAGE.publish-state.json"
 	publish "$IMAGE" --image-version=1.0
 	expect_status 0
@@ -171,7 +152,7 @@ killed_before() { # REGEX of the request that never comes
 
 @test "wrong credentials are told, and nothing is written" {
 	S3_SECRET=s3cret-other-key publish "$IMAGE" --image-version=1.0
-	expect_status 1
+	expect_status 2
 	expect_in "$out" "403"
 	expect_in "$out" "credentials"
 	expect_value "$IMAGE" store/default bytes_sent 0
@@ -181,9 +162,8 @@ killed_before() { # REGEX of the request that never comes
 }
 
 @test "two publishers at once both get into the index" {
-	local other=$BATS_TEST_TMPDIR/other/node.qcow2 first
-	mkdir "$BATS_TEST_TMPDIR/other"
-	publish_image "$other" 4
+	local other first
+	publish_other 4
 	publish_background "$other" --image-version=2.0
 	first=$publisher
 	publish "$IMAGE" --image-version=1.0
@@ -193,20 +173,16 @@ killed_before() { # REGEX of the request that never comes
 }
 
 @test "an index that overtakes another one loses nothing" {
-	local other=$BATS_TEST_TMPDIR/other/node.qcow2 first
-	mkdir "$BATS_TEST_TMPDIR/other"
-	publish_image "$other" 4
-	take "$S3_SMALL"
+	local other first
+	publish_other 4
+	publish_take "$S3_SMALL"
 	gate_rule line '^PUT .*index.json'
 	publish_background "$other" --image-version=2.0
 	first=$publisher
 	gate_wait
 	sed "s/127.0.0.1:$GATE_PORT/127.0.0.1:$SWIFT_PORT/" "$TARGETS" >"$TARGETS.direct"
 	"$GPUIMG" publish -t "$TARGETS.direct" "$IMAGE" --image-version=1.0 >/dev/null 2>&1 3>&- &
-	for _ in $(seq 100); do
-		! has_index || break
-		sleep 0.1
-	done
+	wait_until 10 has_index
 	gate_open
 	wait "$first"
 	wait $!
@@ -216,7 +192,7 @@ killed_before() { # REGEX of the request that never comes
 @test "other content under the same version is refused, and put there with --replace" {
 	local before
 	publish "$IMAGE" --image-version=1.0
-	take "$S3_SMALL"
+	publish_take "$S3_SMALL"
 	before=$(writes)
 	publish "$IMAGE" --image-version=1.0
 	expect_status 4
@@ -250,11 +226,7 @@ killed_before() { # REGEX of the request that never comes
 }
 
 @test "--abort lists an open upload, and removes it only when asked" {
-	gate_rule bytes 24000000
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	publish_kill
-	gate_drop
+	publish_killed bytes 24000000
 	[ "$(uploads)" -eq 1 ]
 	publish "$IMAGE" --image-version=1.0 --abort
 	expect_status 0
@@ -269,7 +241,7 @@ killed_before() { # REGEX of the request that never comes
 
 @test "keys with every reserved byte are signed as the server reads them" {
 	local prefix="a b+c=d&e@f:g(h)!*'\$,;é~%2F[i]{j}|^#k?/x" encoded
-	take "$S3_SMALL"
+	publish_take "$S3_SMALL"
 	targets "$area/$prefix"
 	publish "$IMAGE" --image-version=1.0+b
 	expect_status 0
@@ -298,7 +270,7 @@ killed_before() { # REGEX of the request that never comes
 }
 
 @test "a public address is what consumers are told" {
-	take "$S3_SMALL"
+	publish_take "$S3_SMALL"
 	echo '    public_url: https://cdn.example/pool' >>"$TARGETS"
 	publish "$IMAGE" --image-version=1.0 --consumer=cozystack
 	expect_status 0

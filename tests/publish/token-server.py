@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """What: a token server for tests of the bearer authentication of an OCI registry.
 Why:  docker-registry checks such tokens, and brings no server that makes them.
-How:  token-server.py DIR SECONDS: DIR holds key.pem, cert.pem (self-signed) and users (USER:PASSWORD
-      lines); writes its port to DIR/port, a line for each request to DIR/log, tokens to DIR/tokens.
+How:  token-server.py DIR SECONDS: DIR holds sign.key, sign.crt (self-signed) and users (USER:PASSWORD
+      lines); writes tokens to DIR/tokens; see mock_http.py for DIR/port and log.
 """
 import base64
-import http.server
 import json
 import pathlib
 import subprocess
 import sys
 import time
 import urllib.parse
+
+sys.dont_write_bytecode = True
+from mock_http import reply_json, serve  # noqa: E402
 
 STATE = pathlib.Path(sys.argv[1])
 SECONDS = int(sys.argv[2])
@@ -24,13 +26,13 @@ def encode(data):
 
 def sign(text):
     done = subprocess.run(
-        ["openssl", "dgst", "-sha256", "-sign", str(STATE / "key.pem")],
+        ["openssl", "dgst", "-sha256", "-sign", str(STATE / "sign.key")],
         input=text.encode(), capture_output=True, check=True)
     return encode(done.stdout)
 
 
 def certificate():
-    lines = (STATE / "cert.pem").read_text().splitlines()
+    lines = (STATE / "sign.crt").read_text().splitlines()
     return "".join(line for line in lines if "-----" not in line)
 
 
@@ -49,37 +51,25 @@ def token(user, service, scopes):
     return text + "." + sign(text)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def user(self):
-        kind, _, value = self.headers.get("Authorization", "").partition(" ")
+class Tokens:
+    @staticmethod
+    def user(request):
+        kind, _, value = request.headers.get("Authorization", "").partition(" ")
         if kind != "Basic":
             return None
         both = base64.b64decode(value).decode()
         known = (STATE / "users").read_text().splitlines()
         return both.partition(":")[0] if both in known else None
 
-    def do_GET(self):
-        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
-        user = self.user()
-        reply = {"details": "no such user or password"}
-        if user:
-            made = token(user, query["service"][0], query.get("scope", []))
-            reply = {"token": made, "expires_in": SECONDS}
-            with open(STATE / "tokens", "a", encoding="ascii") as tokens:
-                tokens.write(made + "\n")
-        body = json.dumps(reply).encode()
-        self.send_response(200 if user else 401)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format, *args):
-        with open(STATE / "log", "a", encoding="ascii") as log:
-            log.write(format % args + "\n")
+    def handle(self, request):
+        user = self.user(request)
+        if not user:
+            return reply_json(401, {"details": "no such user or password"})
+        query = urllib.parse.parse_qs(request.target.partition("?")[2])  # a scope may come twice
+        made = token(user, query["service"][0], query.get("scope", []))
+        with open(STATE / "tokens", "a", encoding="ascii") as tokens:
+            tokens.write(made + "\n")
+        return reply_json(200, {"token": made, "expires_in": SECONDS})
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-(STATE / "port.new").write_text(str(server.server_port))
-(STATE / "port.new").rename(STATE / "port")
-server.serve_forever()
+serve(Tokens(), str(STATE))

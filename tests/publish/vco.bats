@@ -26,10 +26,7 @@ teardown_file() {
 
 setup() {
 	IMAGE=$BATS_TEST_TMPDIR/node.qcow2
-	cp "$VCO_IMAGE" "$IMAGE"
-	cp "${VCO_IMAGE%.qcow2}.manifest.json" "${IMAGE%.qcow2}.manifest.json"
-	SUM=$(sha256_of "$IMAGE")
-	SIZE=$(stat -c %s "$IMAGE")
+	publish_take "$VCO_IMAGE"
 	PARTS=$(((SIZE + 5242879) / 5242880))
 	TARGETS=$BATS_TEST_TMPDIR/targets.yaml
 	VERSION=v$BATS_TEST_NUMBER
@@ -83,6 +80,10 @@ go() { # further options
 
 images() { # LOCATION: how many there are of this test's name
 	jq --arg name "$NAME" "[.\"$1\"[] | select(.name == \$name)] | length" "$SERVERS/vco/images.json"
+}
+
+made() { # LOCATION: whether there is one
+	[ "$(images "$1")" -gt 0 ]
 }
 
 image() { # LOCATION KEY: of the one of this test's name
@@ -209,10 +210,7 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 @test "killed before it heard that the image was made, a run makes no second one" {
 	mock_faults vco '[{"on": "POST .*finish-image-upload", "do": "slow", "seconds": 60}]'
 	publish_background "$IMAGE" --image-version="$VERSION"
-	for _ in $(seq 200); do
-		[ "$(images be-g8-3)" -eq 0 ] || break
-		sleep 0.05
-	done
+	wait_until 10 made be-g8-3
 	publish_kill
 	mock_reset vco
 	go
@@ -224,10 +222,7 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 @test "an image that vanished while nobody ran is sent anew" {
 	settings '{"ready_s": 2, "spoil": true}'
 	publish_background "$IMAGE" --image-version="$VERSION"
-	for _ in $(seq 200); do
-		grep -qs image_id "$IMAGE.publish-state.json" && break
-		sleep 0.05
-	done
+	wait_until 10 grep -qs image_id "$IMAGE.publish-state.json"
 	publish_kill
 	sleep 3
 	[ "$(images be-g8-3)" -eq 0 ]
@@ -336,20 +331,18 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 }
 
 @test "a wrong token is told, and nothing is written" {
-	local code
 	VCO_TOKEN=${VCO_TOKEN%?????}wrong
 	go
-	code=$status
-	expect_status 1
+	expect_status 2
 	expect_in "$out" "401"
 	expect_in "$out" "credentials"
 	[ "$(mock_writes vco)" -eq 0 ]
 	use be-g8-3 "iam_url: http://127.0.0.1:$VCO_PORT"
 	go
-	expect_status 1
+	expect_status 2
 	expect_in "$out" "/v1/oauth/jwt/refresh: the server says 401"
 	[ "$(mock_writes vco)" -eq 0 ]
-	cell wrong "401: exit $code, nothing written"
+	cell wrong "401: exit $status, nothing written"
 }
 
 @test "no token at all, or one that everybody can read, is refused" {
