@@ -41,5 +41,7 @@ bool containerd_is_zero(const char *value);
 /* All names that the CRI plugin and its parts have in disabled_plugins; ends with NULL. */
 const char *const *containerd_cri_names(void);
 bool containerd_is_cri_name(const char *plugin);
+/* Whether its disabled_plugins has one of them. */
+bool containerd_disables_cri(const struct toml *toml);
 
 #endif

@@ -49,6 +49,8 @@ struct containerd_files {
  * (containerd does not start then). An import that loops is read once, as containerd does. */
 int containerd_files_read(struct containerd_files *ret, struct rootfs *root, const char *main_path,
                           struct error *err);
+/* Whether a containerd of this major version loads the file; 0: it is not known, then any. */
+bool containerd_file_counts(const struct containerd_file *file, int major);
 void containerd_files_free(struct containerd_files *files);
 #define CLEANUP_CONTAINERD_FILES CLEANUP(containerd_files_free)
 

@@ -3,10 +3,12 @@
  * nothing. */
 #include <string.h>
 
+#include "containerd-config-internal.h"
 #include "containerd-internal.h"
 
 #define DUMP_TIMEOUT_MS 60000u
 #define DUMP_MAX_BYTES  (4UL * 1024 * 1024)
+#define BEFORE_NAME     ".gpuimg-before" /* no ".toml": no import takes it for one */
 
 int containerd_run_dump(char **ret, struct rootfs *root, const struct containerd *c,
                         struct error *err)
@@ -31,4 +33,67 @@ int containerd_run_dump(char **ret, struct rootfs *root, const struct containerd
 		                    c->config_path);
 	*ret = STEAL(text);
 	return 0;
+}
+
+/* Whether an imported file switches it off. */
+static bool import_disables_cri(const struct containerd_files *files)
+{
+	for (size_t i = 1; i < files->count; i++)
+		if (containerd_disables_cri(files->items[i].toml))
+			return true;
+	return false;
+}
+
+/* The main file with the CRI plugin switched on; NULL: it is not the only one that switches it
+ * off. */
+static char *text_with_cri(const struct containerd_files *files)
+{
+	const struct containerd_file *file = files->count ? &files->items[0] : NULL;
+	const struct toml_node *list =
+		file ? toml_find(&file->toml->root, "disabled_plugins", NULL) : NULL;
+	CLEANUP_STRV struct strv kept = {0};
+	CLEANUP_FREE char *items = NULL;
+
+	if (!list || list->type != TOML_ARRAY || import_disables_cri(files))
+		return NULL;
+	for (size_t i = 0; i < list->count; i++) {
+		const struct toml_node *item = &list->children[i];
+
+		if (item->type == TOML_STRING && !containerd_is_cri_name(item->text))
+			strv_take(&kept, toml_quote(item->text));
+	}
+	items = strv_join(&kept, ", ");
+	return str_format("%.*s[%s]%s", (int)list->begin, file->text, items,
+	                  file->text + list->end);
+}
+
+int containerd_run_dump_with_cri(char **ret, struct rootfs *root, const struct containerd *c,
+                                 const struct containerd_files *files, struct error *err)
+{
+	CLEANUP_ERROR struct error later = ERROR_INIT;
+	CLEANUP_FREE char *text = text_with_cri(files);
+	CLEANUP_FREE char *real = NULL;
+	CLEANUP_FREE char *path = NULL;
+	struct containerd copy = *c;
+	int result;
+
+	if (!text) {
+		error_set(err,
+		          "a file that '%s' imports disables the CRI plugin, and no kubelet can "
+		          "use this containerd",
+		          c->config_path);
+		error_hint(err, "take 'cri' out of its disabled_plugins");
+		return error_code(err, EXIT_INPUT);
+	}
+	/* beside the real one: relative imports count from there */
+	if (rootfs_resolve_new(root, c->config_path, &real, err) < 0)
+		return -1;
+	path = str_format("%.*s/" BEFORE_NAME, (int)(strrchr(real, '/') - real), real);
+	copy.config_path = path;
+	if (rootfs_write(root, path, text, strlen(text), 0644, err) < 0)
+		return -1;
+	result = containerd_run_dump(ret, root, &copy, err);
+	if (rootfs_remove(root, path, result < 0 ? &later : err) < 0)
+		return -1;
+	return result;
 }

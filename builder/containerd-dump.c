@@ -98,17 +98,6 @@ struct strv containerd_dump_model(const struct containerd_dump *dump)
 
 /* --- whether only what should change did ----------------------------------------------- */
 
-static bool has_cri_disabled(const struct containerd_dump *dump)
-{
-	const struct toml_node *list = toml_child(&dump->toml->root, "disabled_plugins");
-
-	for (size_t i = 0; list && i < list->count; i++)
-		if (list->children[i].type == TOML_STRING &&
-		    containerd_is_cri_name(list->children[i].text))
-			return true;
-	return false;
-}
-
 /* The other disabled plugins, in one line. */
 static char *list_disabled(const struct containerd_dump *dump)
 {
@@ -188,13 +177,13 @@ static void judge_rest(const struct containerd_dump *before, const struct contai
 {
 	CLEANUP_STRV struct strv was = list_lines(before, runtime), is = list_lines(after, runtime);
 	CLEANUP_FREE char *disabled = list_disabled(before), *still = list_disabled(after);
-	bool was_disabled = has_cri_disabled(before);
+	bool was_disabled = containerd_disables_cri(before->toml);
 
 	tell_missing(&was, &is, was_disabled, "'%s' is not in effect any more", ret);
 	tell_missing(&is, &was, was_disabled, "'%s' is in effect, and was not before", ret);
 	if (strcmp(disabled, still) != 0)
 		strv_addf(ret, "the disabled plugins were [%s] and are [%s]", disabled, still);
-	if (has_cri_disabled(after))
+	if (containerd_disables_cri(after->toml))
 		strv_add(ret, "the CRI plugin is disabled");
 }
 
@@ -242,7 +231,7 @@ static void judge_default(const struct containerd_dump *before, const struct con
 		          runtime->name);
 	/* a disabled plugin shows no default: then it must not be ours */
 	if (runtime->make_default || str_equal(was, is) ||
-	    (!was && has_cri_disabled(before) && !str_equal(is, runtime->name)))
+	    (!was && containerd_disables_cri(before->toml) && !str_equal(is, runtime->name)))
 		return;
 	strv_addf(ret, "the default runtime was '%s' and is '%s'", was ? was : "", is ? is : "");
 }

@@ -39,16 +39,15 @@ static int newest_version(int major, int minor)
 	return major == 2 && minor < 3 ? 3 : 4;
 }
 
-static bool counts(const struct plan *p, const struct containerd_file *file)
+static int version_of(const struct plan *p, const struct containerd_file *file)
 {
-	return file->only_major == 0 || file->only_major == (p->major < 2 ? 1 : 2);
+	return file->version ? file->version : p->version;
 }
 
 static const struct toml_node *cri_of(const struct plan *p, const struct containerd_file *file)
 {
-	int version = file->version ? file->version : p->version;
-
-	return toml_find(&file->toml->root, "plugins", containerd_plugin_key(version), NULL);
+	return toml_find(&file->toml->root, "plugins", containerd_plugin_key(version_of(p, file)),
+	                 NULL);
 }
 
 /* In 1.x the last CRI section replaces those before it. */
@@ -57,7 +56,7 @@ static void find_scope(struct plan *p)
 	for (size_t i = 0; i < p->files->count; i++) {
 		const struct containerd_file *file = &p->files->items[i];
 
-		if (!counts(p, file))
+		if (!containerd_file_counts(file, p->major))
 			continue;
 		if (p->major < 2 && i > 0 && !cri_of(p, file))
 			continue;
@@ -140,11 +139,6 @@ static int set_leaves(struct plan *p, struct containerd_edit *edit, int version,
 		if (set_leaf(p, edit, version, &leaves->items[i]) < 0)
 			return -1;
 	return 0;
-}
-
-static int version_of(const struct plan *p, const struct containerd_file *file)
-{
-	return file->version ? file->version : p->version;
 }
 
 /* It is there: what is not as it shall be is set in the last file that has it. */
@@ -366,7 +360,7 @@ static void note_versions(struct plan *p)
 	for (size_t i = 1; p->major >= 2 && i < p->files->count; i++) {
 		const struct containerd_file *file = &p->files->items[i];
 
-		if (counts(p, file) && file->version > p->version)
+		if (containerd_file_counts(file, p->major) && file->version > p->version)
 			strv_addf(
 				&p->edits->notes,
 				"'%s' has version %d, higher than the %d of the file that imports it, "
@@ -382,7 +376,8 @@ static int plan_all(struct plan *p)
 	find_scope(p);
 	note_versions(p);
 	for (size_t i = 0; i < p->files->count; i++)
-		if (counts(p, &p->files->items[i]) && enable_in(p, &p->files->items[i]) < 0)
+		if (containerd_file_counts(&p->files->items[i], p->major) &&
+		    enable_in(p, &p->files->items[i]) < 0)
 			return -1;
 	if (plan_runtime(p) < 0)
 		return -1;

@@ -255,16 +255,26 @@ void containerd_files_free(struct containerd_files *files)
 	*files = (struct containerd_files){0};
 }
 
+bool containerd_file_counts(const struct containerd_file *file, int major)
+{
+	return !file->only_major || !major || file->only_major == (major < 2 ? 1 : 2);
+}
+
+bool containerd_disables_cri(const struct toml *toml)
+{
+	const struct toml_node *list = toml_child(&toml->root, "disabled_plugins");
+
+	for (size_t i = 0; list && i < list->count; i++)
+		if (list->children[i].type == TOML_STRING &&
+		    containerd_is_cri_name(list->children[i].text))
+			return true;
+	return false;
+}
+
 bool containerd_cri_disabled(const struct containerd_files *files)
 {
-	for (size_t i = 0; i < files->count; i++) {
-		const struct toml_node *list =
-			toml_child(&files->items[i].toml->root, "disabled_plugins");
-
-		for (size_t k = 0; list && k < list->count; k++)
-			if (list->children[k].type == TOML_STRING &&
-			    containerd_is_cri_name(list->children[k].text))
-				return true;
-	}
+	for (size_t i = 0; i < files->count; i++)
+		if (containerd_disables_cri(files->items[i].toml))
+			return true;
 	return false;
 }

@@ -28,10 +28,15 @@ char *containerd_version_before(struct rootfs *root, const char *path, const cha
 char *containerd_ask_version(struct rootfs *root, const char *program);
 /* "1:1.7.24~ds1-6" is 1, 7, 24. Whether it begins with two numbers at least. */
 bool containerd_version_numbers(const char *version, int ret[3]);
-/* The version of a package in "name=version" lines, or NULL; borrowed. */
-const char *containerd_package(const struct strv *packages, const char *name);
 /* A regular file's text, or NULL if it is missing; owned by the caller. */
 int containerd_read_text(char **ret, struct rootfs *root, const char *path, struct error *err);
+
+/* --- containerd-dump-run.c --- */
+
+/* A dump of the configuration with the CRI plugin on: where it is off, 1.x says nothing of it, and
+ * a list that names it by its old name in a newer file loads nowhere. */
+int containerd_run_dump_with_cri(char **ret, struct rootfs *root, const struct containerd *c,
+                                 const struct containerd_files *files, struct error *err);
 
 /* --- containerd-unit.c: systemd.unit(5) --- */
 
@@ -90,13 +95,16 @@ int containerd_managed_set_up(struct containerd_result *ret, const struct contai
 int containerd_managed_look_again(struct containerd_result *result,
                                   const struct containerd_setup *setup, struct error *err);
 
-/* --- containerd-setup.c --- */
+/* --- containerd-result.c --- */
 
-/* Whether a containerd of this major version loads the file; 0: it is not known, then any. */
-bool containerd_file_counts(const struct containerd_file *file, int major);
 /* "SHA256  PATH" of a file. */
 int containerd_add_digest(struct strv *ret, struct rootfs *root, const char *path,
                           struct error *err);
+/* Of every file that a containerd of this major version loads, the main one first. */
+int containerd_add_digests(struct strv *ret, struct rootfs *root, const char *main_path, int major,
+                           struct error *err);
+/* EXIT_PROOF, with what containerd_dump_judge() found. */
+int containerd_not_so(const struct containerd *c, const struct strv *complaints, struct error *err);
 
 /* --- proof-containerd.c: points that 'inspect' has too; bad, or a note where nobody wants it ---
  */

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "containerd-config-internal.h"
 #include "containerd-internal.h"
 
 #define K0S_DROPIN     CONTAINERD_K0S_DIR "/" CONTAINERD_DROPIN_NAME
@@ -311,7 +312,7 @@ static char *k0s_text(const struct containerd_setup *setup, int version, const s
 		"version = %d\n\n"
 		"[plugins.\"%s\".containerd]\n%s"
 		"  [plugins.\"%s\".containerd.runtimes." CONTAINERD_RUNTIME_NAME "]\n"
-		"    runtime_type = \"io.containerd.runc.v2\"\n"
+		"    runtime_type = \"" CONTAINERD_DEFAULT_RUNTIME_TYPE "\"\n"
 		"  [plugins.\"%s\".containerd.runtimes." CONTAINERD_RUNTIME_NAME
 		".options]\n    BinaryName = %s\n%s%s%s",
 		version, key,

@@ -156,17 +156,6 @@ bool containerd_version_numbers(const char *version, int ret[3])
 	return true;
 }
 
-const char *containerd_package(const struct strv *packages, const char *name)
-{
-	size_t length = strlen(name);
-
-	for (size_t i = 0; packages && i < packages->count; i++)
-		if (strncmp(packages->items[i], name, length) == 0 &&
-		    packages->items[i][length] == '=')
-			return packages->items[i] + length + 1;
-	return NULL;
-}
-
 int containerd_read_text(char **ret, struct rootfs *root, const char *path, struct error *err)
 {
 	struct rootfs_stat st;

@@ -8,11 +8,9 @@
 
 #include "containerd-config-internal.h"
 #include "containerd-internal.h"
-#include "digest.h"
 
 #define CTK_TIMEOUT_MS 60000u
 #define CTK_MAX_BYTES  (256UL * 1024)
-#define BEFORE_NAME    ".gpuimg-before" /* no ".toml": no import takes it for one */
 
 /* One call of containerd_set_up(). */
 struct job {
@@ -40,73 +38,6 @@ static void job_free(struct job *j)
 }
 
 /* --- Before --- */
-
-/* Whether an imported file switches it off. */
-static bool import_disables_cri(const struct containerd_files *files)
-{
-	struct containerd_files imported = *files;
-
-	if (files->count < 2)
-		return false;
-	imported.items++;
-	imported.count--;
-	return containerd_cri_disabled(&imported);
-}
-
-/* The main file with the CRI plugin switched on; NULL: it is not the only one that switches it
- * off. */
-static char *text_with_cri(const struct containerd_files *files)
-{
-	const struct containerd_file *file = files->count ? &files->items[0] : NULL;
-	const struct toml_node *list =
-		file ? toml_find(&file->toml->root, "disabled_plugins", NULL) : NULL;
-	CLEANUP_STRV struct strv kept = {0};
-	CLEANUP_FREE char *items = NULL;
-
-	if (!list || list->type != TOML_ARRAY || import_disables_cri(files))
-		return NULL;
-	for (size_t i = 0; i < list->count; i++) {
-		const struct toml_node *item = &list->children[i];
-
-		if (item->type == TOML_STRING && !containerd_is_cri_name(item->text))
-			strv_take(&kept, toml_quote(item->text));
-	}
-	items = strv_join(&kept, ", ");
-	return str_format("%.*s[%s]%s", (int)list->begin, file->text, items,
-	                  file->text + list->end);
-}
-
-/* A dump of the configuration with the CRI plugin on: where it is off, 1.x says nothing of it, and
- * a list that names it by its old name in a newer file loads nowhere. */
-static int dump_with_cri(struct job *j, char **ret, struct error *err)
-{
-	CLEANUP_ERROR struct error later = ERROR_INIT;
-	CLEANUP_FREE char *text = text_with_cri(&j->files);
-	CLEANUP_FREE char *real = NULL;
-	CLEANUP_FREE char *path = NULL;
-	struct containerd copy = *j->c;
-	int result;
-
-	if (!text) {
-		error_set(err,
-		          "a file that '%s' imports disables the CRI plugin, and no kubelet can "
-		          "use this containerd",
-		          j->c->config_path);
-		error_hint(err, "take 'cri' out of its disabled_plugins");
-		return error_code(err, EXIT_INPUT);
-	}
-	/* beside the real one: relative imports count from there */
-	if (rootfs_resolve_new(j->root, j->c->config_path, &real, err) < 0)
-		return -1;
-	path = str_format("%.*s/" BEFORE_NAME, (int)(strrchr(real, '/') - real), real);
-	copy.config_path = path;
-	if (rootfs_write(j->root, path, text, strlen(text), 0644, err) < 0)
-		return -1;
-	result = containerd_run_dump(ret, j->root, &copy, err);
-	if (rootfs_remove(j->root, path, result < 0 ? &later : err) < 0)
-		return -1;
-	return result;
-}
 
 /* 1.6 takes a file of version 3 without a word, and ignores what it says of the CRI plugin. */
 static int check_schema(const struct job *j, struct error *err)
@@ -183,7 +114,7 @@ static int read_before(struct job *j, struct error *err)
 
 	if (check_schema(j, err) < 0)
 		return -1;
-	if ((disabled ? dump_with_cri(j, &text, err)
+	if ((disabled ? containerd_run_dump_with_cri(&text, j->root, j->c, &j->files, err)
 	              : containerd_run_dump(&text, j->root, j->c, err)) < 0) {
 		error_hint(err, "mend the configuration first: containerd would not start with it");
 		return error_code(err, EXIT_INPUT);
@@ -212,7 +143,7 @@ static int add_place(struct job *j, const char *path, struct strv *places, struc
 
 	if (rootfs_resolve_new(j->root, path, &real, err) < 0)
 		return -1;
-	dir = mem_copy(real, (size_t)(strrchr(real, '/') - real));
+	dir = containerd_dir_of(real);
 	if (is_own_dir(dir) && !strv_has(places, dir))
 		strv_add(places, dir);
 	if (!strv_has(places, real))
@@ -265,15 +196,6 @@ static int judge(struct job *j, struct strv *ret_complaints, struct error *err)
 	return 0;
 }
 
-static int not_so(const struct containerd *c, const struct strv *complaints, struct error *err)
-{
-	CLEANUP_FREE char *all = strv_join(complaints, "; ");
-
-	error_set(err, "by what containerd %s says of '%s': %s", c->version ? c->version : "itself",
-	          c->config_path, all);
-	return error_code(err, EXIT_PROOF);
-}
-
 /* 1: nothing is to be done. */
 static int is_there_already(struct job *j, struct error *err)
 {
@@ -283,7 +205,7 @@ static int is_there_already(struct job *j, struct error *err)
 		return 0;
 	if (judge(j, &complaints, err) < 0)
 		return -1;
-	return complaints.count ? not_so(j->c, &complaints, err) : 1;
+	return complaints.count ? containerd_not_so(j->c, &complaints, err) : 1;
 }
 
 /* --- By nvidia-ctk --- */
@@ -359,44 +281,11 @@ static int do_edits(struct job *j, struct error *err)
 	}
 	if (!complaints.count)
 		return 0;
-	not_so(j->c, &complaints, err);
+	containerd_not_so(j->c, &complaints, err);
 	return take_back(j, err);
 }
 
 /* --- What was done --- */
-
-int containerd_add_digest(struct strv *ret, struct rootfs *root, const char *path,
-                          struct error *err)
-{
-	CLEANUP_FREE void *data = NULL;
-	CLEANUP_FREE char *digest = NULL;
-	size_t size;
-
-	if (rootfs_read(root, path, CONTAINERD_TEXT_MAX_BYTES, &data, &size, err) < 0)
-		return -1;
-	digest = digest_memory(data, size);
-	strv_addf(ret, "%s  %s", digest, path);
-	return 0;
-}
-
-bool containerd_file_counts(const struct containerd_file *file, int major)
-{
-	return !file->only_major || !major || file->only_major == (major < 2 ? 1 : 2);
-}
-
-static int add_digests(struct strv *ret, struct rootfs *root, const struct containerd *c,
-                       struct error *err)
-{
-	CLEANUP_CONTAINERD_FILES struct containerd_files files = {0};
-
-	if (containerd_files_read(&files, root, c->config_path, err) < 0)
-		return -1;
-	for (size_t i = 0; i < files.count; i++)
-		if (containerd_file_counts(&files.items[i], c->major) &&
-		    containerd_add_digest(ret, root, files.items[i].path, err) < 0)
-			return -1;
-	return 0;
-}
 
 static void give_result(struct containerd_result *ret, struct containerd_result *from)
 {
@@ -411,7 +300,7 @@ static int finish(struct job *j, const char *by, struct containerd_result *ret, 
 	CLEANUP_FREE char *edited = NULL;
 	bool ours = strcmp(by, "gpuimg") == 0;
 
-	if (add_digests(&r.files, j->root, j->c, err) < 0 ||
+	if (containerd_add_digests(&r.files, j->root, j->c->config_path, j->c->major, err) < 0 ||
 	    containerd_snapshot_changes(&j->snapshot, &changes, err) < 0)
 		return take_back(j, err);
 	for (size_t i = 0; i < changes.count; i++)
@@ -483,65 +372,4 @@ int containerd_set_up(struct containerd_result *ret, const struct containerd_set
 		return -1;
 	return j.c->manager == CONTAINERD_PLAIN ? set_up_plain(&j, ret, err)
 	                                        : containerd_managed_set_up(ret, setup, err);
-}
-
-/* --- Again --- */
-
-static int look_again_plain(struct containerd_result *result, const struct containerd_setup *setup,
-                            struct error *err)
-{
-	const struct containerd *c = setup->containerd;
-	CLEANUP_CONTAINERD_DUMP struct containerd_dump dump = {0};
-	CLEANUP_STRV struct strv options = {0};
-	CLEANUP_STRV struct strv complaints = {0};
-	CLEANUP_STRV struct strv files = {0};
-	CLEANUP_FREE char *text = NULL;
-	struct containerd_runtime runtime = {.name = CONTAINERD_RUNTIME_NAME,
-	                                     .binary = result->binary,
-	                                     .options = &options,
-	                                     .make_default = setup->make_default};
-
-	if (containerd_run_dump(&text, setup->root, c, err) < 0 ||
-	    containerd_dump_parse(&dump, text, err) < 0)
-		return error_code(err, EXIT_PROOF);
-	if (dump.cri)
-		options = containerd_dump_model(&dump);
-	/* the dump against itself: what a script changed beside the runtime is the user's will */
-	containerd_dump_judge(&dump, &dump, &runtime, &complaints);
-	if (complaints.count)
-		return not_so(c, &complaints, err);
-	if (add_digests(&files, setup->root, c, err) < 0)
-		return -1;
-	strv_free(&result->files);
-	result->files = files;
-	files = (struct strv){0};
-	free(result->dump);
-	result->dump = STEAL(text);
-	return 0;
-}
-
-int containerd_look_again(struct containerd_result *result, const struct containerd_setup *setup,
-                          struct error *err)
-{
-	int done = setup->containerd->manager == CONTAINERD_PLAIN
-	                   ? look_again_plain(result, setup, err)
-	                   : containerd_managed_look_again(result, setup, err);
-
-	if (done < 0) {
-		error_prefix(err, "containerd was set up, but later");
-		error_hint(err, "see what --run and --upload change of its configuration");
-	}
-	return done;
-}
-
-void containerd_result_free(struct containerd_result *result)
-{
-	free(result->by);
-	free(result->binary);
-	free(result->main_path);
-	free(result->dump);
-	strv_free(&result->files);
-	strv_free(&result->edited);
-	strv_free(&result->notes);
-	*result = (struct containerd_result){0};
 }

@@ -9,12 +9,12 @@
 #define NVIDIA_KEY_URL  "https://nvidia.github.io/libnvidia-container/gpgkey"
 #define NVIDIA_KEY      "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
-/* Debian's word for the image's architecture; NULL: NVIDIA has no packages for it. */
-static const char *deb_arch(const struct guest *guest)
+/* NVIDIA's own repository for the image's architecture; NULL: it has none. */
+static const char *nvidia_repo(const struct guest *guest)
 {
 	if (str_equal(guest->arch, "x86_64"))
-		return "amd64";
-	return str_equal(guest->arch, "aarch64") ? "arm64" : NULL;
+		return NVIDIA_REPO "amd64";
+	return str_equal(guest->arch, "aarch64") ? NVIDIA_REPO "arm64" : NULL;
 }
 
 static bool is_wanted(const struct build *b)
@@ -33,10 +33,9 @@ static bool asks_nvidia(const struct options *o)
 int containerd_add_sources(struct build *b, struct apt *apt, struct error *err)
 {
 	const struct options *o = b->options;
-	const char *arch = deb_arch(b->guest);
-	CLEANUP_FREE char *own = arch ? str_format(NVIDIA_REPO "%s", arch) : NULL;
 	struct apt_pinned repository = {.suite = "/",
-	                                .url = o->toolkit_repo ? o->toolkit_repo : own,
+	                                .url = o->toolkit_repo ? o->toolkit_repo
+	                                                       : nvidia_repo(b->guest),
 	                                .key_path = o->toolkit_key};
 
 	if (!is_wanted(b) || !repository.url || (!o->toolkit_repo && !asks_nvidia(o)))
@@ -53,6 +52,8 @@ int containerd_add_sources(struct build *b, struct apt *apt, struct error *err)
 
 static int no_package(const struct build *b, struct error *err)
 {
+	const char *repo = nvidia_repo(b->guest);
+
 	error_set(err, "the image has no 'nvidia-container-runtime', and no source of packages has "
 	               "'" TOOLKIT_PACKAGE "'");
 	if (!bake_is_online(b) && b->options->driver_source == DRIVER_RUN)
@@ -63,7 +64,9 @@ static int no_package(const struct build *b, struct error *err)
 		                "reach the network (--network)");
 	else
 		error_hint(err,
-		           "name a repository that has it: --toolkit-repo=" NVIDIA_REPO "amd64");
+		           "name a repository that has it: --toolkit-repo=%s, "
+		           "with its --toolkit-repo-key",
+		           repo ? repo : "URL");
 	return error_code(err, EXIT_INPUT);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "containerd-internal.h"
+#include "packages.h"
 
 /* Who brings a containerd inside of a program of its own. Where both are there, the first one
  * counts. */
@@ -143,8 +144,8 @@ static void find_version(struct containerd *c, struct rootfs *root, const struct
 	for (size_t i = 0; strcmp(c->program, "/usr/bin/containerd") == 0 && !c->version &&
 	                   i < sizeof(names) / sizeof(names[0]);
 	     i++)
-		if (containerd_package(packages, names[i]))
-			c->version = str_copy(containerd_package(packages, names[i]));
+		if (packages_version(packages, names[i]))
+			c->version = str_copy(packages_version(packages, names[i]));
 	if (!c->version && may_run)
 		c->version = containerd_ask_version(root, c->program);
 	if (!c->version)
@@ -188,8 +189,8 @@ static void find_toolkit(struct containerd *c, struct rootfs *root, const struct
 	if (!c->ctk)
 		return;
 	for (size_t i = 0; i < 2 && !c->ctk_version && str_starts(c->ctk, "/usr/bin/"); i++)
-		if (containerd_package(packages, names[i]))
-			c->ctk_version = str_copy(containerd_package(packages, names[i]));
+		if (packages_version(packages, names[i]))
+			c->ctk_version = str_copy(packages_version(packages, names[i]));
 	if (!c->ctk_version && may_run)
 		c->ctk_version = containerd_ask_version(root, c->ctk);
 }

@@ -10,8 +10,10 @@
 #include "containerd-internal.h"
 #include "inspect-internal.h"
 #include "json-text.h"
+#include "packages.h"
 
 #define DROPINS_MAX 64
+#define SCHEMAS     3 /* versions from 3 on have one */
 
 /* What is known of it. */
 struct reading {
@@ -22,10 +24,6 @@ struct reading {
 	const char *wanted; /* the runtime's name, or NULL */
 	bool wants_default;
 };
-
-static const char *const plugin_keys[] = {"cri", "io.containerd.grpc.v1.cri",
-                                          "io.containerd.cri.v1.runtime"};
-#define PLUGIN_KEYS (sizeof(plugin_keys) / sizeof(plugin_keys[0]))
 
 /* Bad where it is wanted, else a note. The cure is set later, by the id. */
 __attribute__((format(printf, 3, 4))) static void tell(struct reading *r, const char *id,
@@ -67,9 +65,10 @@ static void tell_schema(struct reading *r, const struct containerd_file *file, c
 static void list_runtimes(struct reading *r)
 {
 	for (size_t i = 0; i < r->files.count; i++)
-		for (size_t k = 0; k < PLUGIN_KEYS; k++) {
+		for (int version = 1; version <= SCHEMAS; version++) {
 			const struct containerd_file *file = &r->files.items[i];
-			const struct toml_node *all = runtimes_of(file->toml, plugin_keys[k]);
+			const char *plugin = containerd_plugin_key(version);
+			const struct toml_node *all = runtimes_of(file->toml, plugin);
 
 			for (size_t n = 0; all && n < all->count; n++) {
 				const char *name = all->children[n].key;
@@ -77,9 +76,9 @@ static void list_runtimes(struct reading *r)
 				json_array_append_new(r->runtimes,
 				                      json_pack("{s:o, s:o, s:o}", "name",
 				                                json_text(name), "plugin",
-				                                json_text(plugin_keys[k]), "file",
+				                                json_text(plugin), "file",
 				                                json_text(file->path)));
-				tell_schema(r, file, name, plugin_keys[k]);
+				tell_schema(r, file, name, plugin);
 			}
 		}
 }
@@ -101,8 +100,8 @@ static bool names_runtime(struct reading *r, const char *path, const char *name)
 
 	if (!text || toml_parse(&toml, text, path, &ignored) < 0)
 		return false;
-	for (size_t k = 0; k < PLUGIN_KEYS; k++) {
-		const struct toml_node *all = runtimes_of(toml, plugin_keys[k]);
+	for (int version = 1; version <= SCHEMAS; version++) {
+		const struct toml_node *all = runtimes_of(toml, containerd_plugin_key(version));
 
 		if (all && (name ? toml_child(all, name) != NULL : all->count > 0))
 			return true;
@@ -132,12 +131,6 @@ static void tell_unread(struct reading *r)
 
 /* --- What is judged --- */
 
-/* "SystemdCgroup = true", and the like. */
-static bool has_option(const struct containerd_look *look, const char *option)
-{
-	return strv_has(&look->options, option);
-}
-
 static void judge_default(struct reading *r)
 {
 	CLEANUP_FREE char *name = containerd_look_default(&r->files, r->c.major);
@@ -150,6 +143,7 @@ static void judge_default(struct reading *r)
 /* By its own containerd's files. */
 static void judge_plain(struct reading *r)
 {
+	static const char cgroup[] = "SystemdCgroup = true";
 	const char *name = r->wanted ? r->wanted : CONTAINERD_RUNTIME_NAME;
 	CLEANUP_CONTAINERD_LOOK struct containerd_look look = {0};
 	CLEANUP_CONTAINERD_LOOK struct containerd_look runc = {0};
@@ -170,8 +164,7 @@ static void judge_plain(struct reading *r)
 		finding_ok(&r->in->findings, "containerd.runtime", "'%s' has the runtime '%s'",
 		           look.file, name);
 	judge_default(r);
-	if (look.file && has_option(&runc, "SystemdCgroup = true") &&
-	    !has_option(&look, "SystemdCgroup = true"))
+	if (look.file && strv_has(&runc.options, cgroup) && !strv_has(&look.options, cgroup))
 		tell(r, "containerd.cgroup",
 		     "'%s': runc has SystemdCgroup = true, and the runtime '%s' has not: its pods are "
 		     "killed",
@@ -264,7 +257,7 @@ static const char *version_from(const struct reading *r, const char **ret_versio
 	static const char *const names[] = {"containerd.io", "containerd"};
 
 	for (size_t i = 0; r->c.manager == CONTAINERD_PLAIN && i < 2; i++) {
-		const char *version = inspect_package(r->in, names[i]);
+		const char *version = packages_version(&r->in->packages, names[i]);
 
 		if (version && (!r->c.version || strcmp(version, r->c.version) == 0)) {
 			*ret_version = version;

@@ -84,71 +84,65 @@ void containerd_judge_binary(struct findings *f, struct rootfs *root, const char
 	     "'gpuimg build' with a source that has nvidia-container-toolkit installs it", what);
 }
 
-/* All files that it loads now, as they were when it was asked. */
-static int check_files(struct findings *f, struct rootfs *root,
-                       const struct containerd_result *result, const struct strv *now,
-                       struct error *err)
+/* "SHA256  PATH" */
+static const char *path_in(const char *line)
 {
-	CLEANUP_STRV struct strv lines = {0};
+	return strstr(line, "  ") + 2;
+}
+
+/* All files that it loads now ('lines'), as they were when it was asked. */
+static void judge_files(struct findings *f, const struct containerd_result *result,
+                        const struct strv *lines)
+{
 	size_t wrong = 0;
 
-	for (size_t i = 0; i < now->count; i++)
-		if (containerd_add_digest(&lines, root, now->items[i], err) < 0)
-			return -1;
 	for (size_t i = 0; i < result->files.count; i++)
-		if (!strv_has(&lines, result->files.items[i])) {
+		if (!strv_has(lines, result->files.items[i])) {
 			finding_bad(f, "containerd.runtime", "build again",
 			            "'%s' is not what containerd was asked about",
-			            strstr(result->files.items[i], "  ") + 2);
+			            path_in(result->files.items[i]));
 			wrong++;
 		}
-	for (size_t i = 0; i < lines.count; i++)
-		if (!strv_has(&result->files, lines.items[i])) {
+	for (size_t i = 0; i < lines->count; i++)
+		if (!strv_has(&result->files, lines->items[i])) {
 			finding_bad(f, "containerd.runtime", "build again",
 			            "'%s' was not there when containerd was asked",
-			            strstr(lines.items[i], "  ") + 2);
+			            path_in(lines->items[i]));
 			wrong++;
 		}
 	if (!wrong)
 		finding_ok(f, "containerd.runtime",
 		           "the runtime '" CONTAINERD_RUNTIME_NAME "', by %s, in %zu files that "
 		           "containerd %s",
-		           result->by, lines.count,
+		           result->by, lines->count,
 		           result->dump ? "loads, as it says itself" : "will load");
-	return 0;
 }
 
 /* What was recorded of a managed one: our drop-ins alone. */
-static void recorded_paths(const struct containerd_result *result, struct rootfs *root,
-                           struct strv *ret)
+static int add_recorded(struct strv *ret, struct rootfs *root,
+                        const struct containerd_result *result, struct error *err)
 {
 	for (size_t i = 0; i < result->files.count; i++) {
-		const char *path = strstr(result->files.items[i], "  ") + 2;
+		const char *path = path_in(result->files.items[i]);
 
-		if (rootfs_exists(root, path))
-			strv_add(ret, path);
+		if (rootfs_exists(root, path) && containerd_add_digest(ret, root, path, err) < 0)
+			return -1;
 	}
+	return 0;
 }
 
 int proof_containerd(struct findings *f, struct rootfs *root,
                      const struct containerd_result *result, struct error *err)
 {
-	CLEANUP_CONTAINERD_FILES struct containerd_files files = {0};
-	CLEANUP_STRV struct strv paths = {0};
+	CLEANUP_STRV struct strv lines = {0};
 
 	if (!result->by)
 		return 0;
-	if (result->dump && result->main_path) {
-		if (containerd_files_read(&files, root, result->main_path, err) < 0)
-			return -1;
-		for (size_t i = 0; i < files.count; i++)
-			if (containerd_file_counts(&files.items[i], result->major))
-				strv_add(&paths, files.items[i].path);
-	} else {
-		recorded_paths(result, root, &paths);
-	}
-	if (check_files(f, root, result, &paths, err) < 0)
+	if ((result->dump && result->main_path
+	             ? containerd_add_digests(&lines, root, result->main_path, result->major, err)
+	             : add_recorded(&lines, root, result, err)) < 0)
 		return -1;
+	judge_files(f, result, &lines);
 	containerd_judge_binary(f, root, result->binary, true);
 	return containerd_judge_cdi(f, root, true, err);
 }

@@ -151,20 +151,19 @@ char *str_size(uint64_t bytes)
 	return str_format("%.1f %s", value, units[unit]);
 }
 
-/* Length of the well-formed UTF-8 sequence at s (1 to 4), 0 if there is none. */
-static size_t utf8_length(const unsigned char *s)
+size_t str_utf8_length(const unsigned char *s)
 {
-	size_t want = s[0] < 0x80   ? 1
-	              : s[0] < 0xc2 ? 0
-	              : s[0] < 0xe0 ? 2
-	              : s[0] < 0xf0 ? 3
-	              : s[0] < 0xf5 ? 4
-	                            : 0;
+	size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
 
-	for (size_t i = 1; i < want; i++)
+	if (s[0] > 0xf4)
+		return 0;
+	for (size_t i = 1; i < length; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	return want;
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+		return 0; /* overlong, a surrogate, beyond U+10FFFF */
+	return length;
 }
 
 char *str_printable(const char *s, size_t max_length)
@@ -174,7 +173,7 @@ char *str_printable(const char *s, size_t max_length)
 	const unsigned char *in = (const unsigned char *)copy;
 
 	for (size_t i = 0; i < length;) {
-		size_t n = utf8_length(in + i);
+		size_t n = str_utf8_length(in + i);
 		bool control = in[i] < 0x20 || in[i] == 0x7f || (in[i] == 0xc2 && in[i + 1] < 0xa0);
 
 		if (n == 0 || control) {

@@ -33,6 +33,9 @@ int str_parse_size(const char *s, uint64_t *ret_bytes);
 char *str_size(uint64_t bytes);
 /* Decimal, whole string, no sign, at most max. 0 or -1. */
 int str_parse_uint(const char *s, uint64_t max, uint64_t *ret);
+/* Bytes of the well-formed UTF-8 sequence at s, 1 to 4 (RFC 3629: nothing overlong, no surrogate);
+ * 0: there is none. 's' ends with a NUL. */
+size_t str_utf8_length(const unsigned char *s);
 /* Guest text for a terminal or log: control bytes and non-UTF-8 become '?'; length bounded. */
 char *str_printable(const char *s, size_t max_length);
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "toml-edit-internal.h"
+#include "toml-internal.h"
 
 char *toml_splice(const char *text, size_t begin, size_t end, const char *insert)
 {
@@ -172,13 +173,12 @@ int toml_set(char **text, const struct strv *path, const char *value, const char
 #undef toml_edit_refuse /* what the analyzer is told of it */
 int toml_edit_refuse(const struct toml_edit *e, int line, const char *format, ...)
 {
-	CLEANUP_FREE char *why = NULL, *shown = NULL;
+	const struct toml_reader r = {.line = line, .name = e->name, .err = e->err};
+	CLEANUP_FREE char *why = NULL;
 	va_list args;
 
 	va_start(args, format);
 	why = str_vformat(format, args);
 	va_end(args);
-	shown = str_printable(why, 300);
-	error_set(e->err, "%s: line %d: %s", e->name, line, shown);
-	return error_code(e->err, EXIT_INPUT);
+	return toml_refuse(&r, "%s", why);
 }

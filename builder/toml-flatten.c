@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The same for every way of writing the same: what two files are compared by. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,30 +57,17 @@ char *toml_quote_key(const char *key)
 	return is_bare(key) ? str_copy(key) : toml_quote(key);
 }
 
-static char *without_underscores(const char *text)
-{
-	char *plain = str_copy(text), *to = plain;
-
-	for (const char *from = text; *from; from++)
-		if (*from != '_')
-			*to++ = *from;
-	*to = '\0';
-	return plain;
-}
-
 static char *show_integer(const char *text)
 {
-	CLEANUP_FREE char *plain = without_underscores(text);
-	int base = 10;
+	long long number;
 
-	if (plain[0] == '0' && plain[1])
-		base = plain[1] == 'x' ? 16 : plain[1] == 'o' ? 8 : 2;
-	return str_format("%lld", strtoll(plain + (base == 10 ? 0 : 2), NULL, base));
+	toml_integer(text, &number); /* it fits: the reader has seen to that */
+	return str_format("%lld", number);
 }
 
 static char *show_float(const char *text)
 {
-	CLEANUP_FREE char *plain = without_underscores(text);
+	CLEANUP_FREE char *plain = toml_plain_number(text);
 	CLEANUP_FREE char *shown = str_format("%.17g", strtod(plain, NULL));
 
 	/* 1.0 is not 1 */

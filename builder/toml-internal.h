@@ -36,6 +36,10 @@ int toml_read_string(struct toml_reader *r, bool may_have_lines, char **ret);
 
 /* toml-scalar.c: numbers, dates, booleans. */
 int toml_read_scalar(struct toml_reader *r, struct toml_node *node);
+/* A number without its '_'; owned by the caller. */
+char *toml_plain_number(const char *text);
+/* Of any base, as it stands in the file. -1: more than 64 bits. */
+int toml_integer(const char *text, long long *ret);
 
 /* toml-value.c: what stands behind '='; type, text, children and place go to 'node'. */
 int toml_read_value(struct toml_reader *r, struct toml_node *node);

@@ -3,29 +3,13 @@
 
 #include "toml-internal.h"
 
-/* Bytes of the well-formed sequence at s, 0 if there is none. */
-static size_t utf8_length(const unsigned char *s)
-{
-	size_t length = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-	if (s[0] > 0xf4)
-		return 0;
-	for (size_t i = 1; i < length; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-		return 0; /* overlong, a surrogate, beyond U+10FFFF */
-	return length;
-}
-
 int toml_check_text(const struct toml_reader *r)
 {
 	struct toml_reader at = *r;
 
 	while (at.text[at.at]) {
 		const unsigned char *s = (const unsigned char *)at.text + at.at;
-		size_t length = utf8_length(s);
+		size_t length = str_utf8_length(s);
 
 		if (length == 0)
 			return toml_refuse(&at, "not UTF-8");

@@ -146,33 +146,40 @@ static size_t match_scalar(const char *s, enum toml_type *ret)
 	return n ? n : match_number(s, ret);
 }
 
-/* Python's and Go's readers take 64 bits, and what is larger fails there. */
-static bool fits(const char *text)
+char *toml_plain_number(const char *text)
 {
-	CLEANUP_FREE char *plain = str_copy(text);
-	char *to = plain;
-	int base = 10;
+	char *plain = str_copy(text), *to = plain;
 
 	for (const char *from = text; *from; from++)
 		if (*from != '_')
 			*to++ = *from;
 	*to = '\0';
+	return plain;
+}
+
+int toml_integer(const char *text, long long *ret)
+{
+	CLEANUP_FREE char *plain = toml_plain_number(text);
+	int base = 10;
+
 	if (plain[0] == '0' && plain[1])
 		base = plain[1] == 'x' ? 16 : plain[1] == 'o' ? 8 : 2;
 	errno = 0;
-	(void)strtoll(plain + (base == 10 ? 0 : 2), NULL, base);
-	return errno == 0;
+	*ret = strtoll(plain + (base == 10 ? 0 : 2), NULL, base);
+	return errno ? -1 : 0;
 }
 
 int toml_read_scalar(struct toml_reader *r, struct toml_node *node)
 {
 	const char *s = r->text + r->at;
 	size_t length = match_scalar(s, &node->type);
+	long long number;
 
 	if (length == 0 || (s[length] && !strchr(" \t\r\n,]}#", s[length])))
 		return toml_refuse(r, "'%.*s' is no value", (int)strcspn(s, " \t\r\n,]}#"), s);
 	node->text = mem_copy(s, length);
-	if (node->type == TOML_INTEGER && !fits(node->text))
+	/* Python's and Go's readers take 64 bits, and what is larger fails there. */
+	if (node->type == TOML_INTEGER && toml_integer(node->text, &number) < 0)
 		return toml_refuse(r, "'%s' does not fit in 64 bits", node->text);
 	r->at += length;
 	return 0;

@@ -51,17 +51,22 @@ static void test_printable(void)
 	char *plain = str_printable("caf\xc3\xa9 /boot", 100);
 	char *control = str_printable("a\x1b[31mb\nc", 100);
 	char *broken = str_printable("x\xff\xc3", 100);
+	char *overlong =
+		str_printable("x\xe0\x80\x80\xed\xa0\x80\xf4\x90\x80\x80\xf0\x9f\x98\x80y", 100);
 	char *c1 = str_printable("x\xc2\x9by", 100);
 	char *cut = str_printable("abcdef", 3);
 
 	check_str(plain, "caf\xc3\xa9 /boot", "UTF-8 stays");
 	check_str(control, "a?[31mb?c", "control bytes of a guest never reach the terminal");
 	check_str(broken, "x??", "bytes that are not UTF-8 are replaced");
+	check_str(overlong, "x??????????\xf0\x9f\x98\x80y",
+	          "so are overlong forms, surrogates and what is beyond U+10FFFF");
 	check_str(c1, "x?y", "C1 control characters are replaced");
 	check_str(cut, "abc", "the length is bounded");
 	free(plain);
 	free(control);
 	free(broken);
+	free(overlong);
 	free(c1);
 	free(cut);
 }
