@@ -4,41 +4,11 @@
 # shellcheck disable=SC2016,SC2154
 load ../lib/common
 load ../lib/repo
+load ../lib/roots
 
 TRY=${APT_TRY:-$REPO/build/tests/tools/apt-try}
 WORK=$OUT/apt
 APT_DIR=/var/cache/gpuimg-apt
-
-# minbase SUITE: the tar of a small configured root, from this machine's mirror; made once by its recipe.
-minbase() ( # in a subshell: make-base's functions have its names
-	set -euo pipefail
-	suite=$1 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
-	mirror='' sources=''
-	die() {
-		echo "$2 ($3)" >&2
-		exit "$1"
-	}
-	# shellcheck source=tools/make-base/recipe.sh
-	. "$REPO/tools/make-base/recipe.sh"
-	choose_mirror
-	mapfile -t options < <(apt_options)
-	cache=${XDG_CACHE_HOME:-$HOME/.cache}/gpuimg/test-images
-	tar=$cache/minbase-$suite-$(sha256sum <<<"2 $suite $sources" | cut -c1-16).tar
-	mkdir -p "$cache"
-	if [ ! -e "$tar" ]; then
-		work=$(mktemp -d "$cache/new.XXXXXX")
-		trap 'rm -rf "$work"' EXIT
-		printf '%s\n' "$sources" >"$work/debian.sources"
-		mmdebstrap --variant=minbase --mode=root --format=tar --architectures=amd64 \
-			--customize-hook='rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"' \
-			"${options[@]}" "$suite" "$work/tar" "$work/debian.sources" >"$work/log" 2>&1 || {
-			tail -n 5 "$work/log" >&2
-			exit 1
-		}
-		mv "$work/tar" "$tar"
-	fi
-	echo "$tar"
-)
 
 # altered NAME BASE-TAR: a root that was changed by the script on standard input, run in its directory.
 altered() {
@@ -105,8 +75,8 @@ make_repository() {
 	package daemon 1
 	files DEBIAN/postinst 0755 <<<$'#!/bin/sh\nprintf "#!/bin/sh\\nexit 0\\n" >/usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d'
 	package brings-policy 1
-	REPO_VALID_UNTIL='Mon, 01 Jan 2024 00:00:00 UTC' repo_publish "$WORK/repo" outdated >/dev/null
-	repo_publish "$WORK/repo" stable >/dev/null
+	REPO_VALID_UNTIL='Mon, 01 Jan 2024 00:00:00 UTC' repo_publish "$WORK/repo" outdated
+	repo_publish "$WORK/repo" stable
 	repo_serve "$WORK/repo" >"$WORK/url"
 	repo_new "$WORK/other"
 }
@@ -134,7 +104,7 @@ setup_file() {
 	mkdir -p "$WORK"
 	make_repository
 	# a node's own settings: a proxy that is not there, a hook, pins, a policy, a link for resolv.conf
-	altered odd "$(minbase bookworm)" <<-'END'
+	altered odd "$(root_minbase bookworm)" <<-'END'
 		ln -sf ../run/systemd/resolve/stub-resolv.conf etc/resolv.conf
 		printf '#!/bin/sh\n# mine\nexit 104\n' >usr/sbin/policy-rc.d
 		chmod 0700 usr/sbin/policy-rc.d
@@ -142,13 +112,13 @@ setup_file() {
 		printf 'APT::Get::AllowUnauthenticated "true";\nAcquire::AllowInsecureRepositories "true";\n' >etc/apt/apt.conf
 		printf 'Package: jq\nPin: release *\nPin-Priority: -1\n' >etc/apt/preferences.d/no-jq
 	END
-	altered plain "$(minbase trixie)" <<-'END'
+	altered plain "$(root_minbase trixie)" <<-'END'
 		rm -f etc/resolv.conf usr/sbin/policy-rc.d
 		echo 'nameserver 192.0.2.1' >etc/resolv.conf
 		ln -s /bin/true usr/sbin/policy-rc.d
 	END
-	make_local_root local-bookworm "$(minbase bookworm)"
-	make_local_root local-trixie "$(minbase trixie)"
+	make_local_root local-bookworm "$(root_minbase bookworm)"
+	make_local_root local-trixie "$(root_minbase trixie)"
 }
 
 teardown_file() {

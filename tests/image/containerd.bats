@@ -22,7 +22,7 @@ setup_file() {
 	: >"$ROWS"
 	for suite in bookworm trixie forky; do
 		tar=$(root_tar "$suite" containerd runc dash coreutils libc-bin base-files sed grep mawk)
-		remove_root "$OUT/containerd-$suite"
+		rm -rf --one-file-system "$OUT/containerd-$suite"
 		"$TRY" --tar="$tar" "$OUT/containerd-$suite"
 		cp "$OUT/containerd-$suite/etc/containerd/config.toml" "$OUT/containerd-$suite.packaged"
 		put "$OUT/containerd-$suite/usr/bin/nvidia-container-runtime" 0755 <<<$'#!/bin/sh\n# stand-in\nexit 1'
@@ -31,12 +31,8 @@ setup_file() {
 
 teardown_file() {
 	for suite in bookworm trixie forky; do
-		remove_root "$OUT/containerd-$suite"
+		rm -rf --one-file-system "$OUT/containerd-$suite"
 	done
-}
-
-remove_root() { # dir
-	rm -rf --one-file-system "$1"
 }
 
 put() { # path, mode: standard input, owned by the sandbox's root
@@ -191,7 +187,7 @@ without_imports() {
 	grep -q '# keep' "$dir/etc/containerd/config.toml"
 }
 
-runc_only() {
+runc_only_file() {
 	fresh "$1" <<-EOF
 		version = 2
 		[$V2.containerd.runtimes.runc]
@@ -199,6 +195,10 @@ runc_only() {
 		  [$V2.containerd.runtimes.runc.options]
 		    SystemdCgroup = true
 	EOF
+}
+
+runc_only() {
+	runc_only_file "$1"
 	good 'version 2, SystemdCgroup on runc only' true
 	nothing_else
 }
@@ -308,16 +308,6 @@ ctk_case() { # suite, version, by, outcome, [broken]
 	has_runtime true
 	nothing_else
 	row "version 2, stand-in of nvidia-ctk $2${5:+, whose work nothing reads}" "$4"
-}
-
-runc_only_file() {
-	fresh "$1" <<-EOF
-		version = 2
-		[$V2.containerd.runtimes.runc]
-		  runtime_type = "io.containerd.runc.v2"
-		  [$V2.containerd.runtimes.runc.options]
-		    SystemdCgroup = true
-	EOF
 }
 
 ctk_cases() {

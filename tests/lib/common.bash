@@ -55,6 +55,19 @@ expect_not_in() { # text, part
 	esac
 }
 
+wait_until() { # seconds, command...
+	local tries=$(($1 * 20))
+	shift
+	until "$@"; do
+		tries=$((tries - 1))
+		[ "$tries" -gt 0 ] || {
+			echo "in vain: $*"
+			return 1
+		}
+		sleep 0.05
+	done
+}
+
 # phony NAME [KERNEL...]: a phony image, made once a run; PHONY_CUSTOMIZE changes its root.
 phony() {
 	local path=$OUT/phony-$1.qcow2

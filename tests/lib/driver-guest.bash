@@ -21,6 +21,17 @@ driver_code() { # name, want
 	expect_status "$2"
 }
 
+driver_is_refused() { # name, words: before anything is compiled
+	local name=$1 word
+	shift
+	driver_code "$name" 4
+	for word; do
+		expect_in "$err" "$word"
+	done
+	expect_not_in "$err" "compiles"
+	[ ! -e "$OUT/$name.qcow2" ]
+}
+
 # driver_row NAME SOURCE SUITE KERNELS OUTCOME: of a build that was tried.
 driver_row() {
 	local manifest=$OUT/$1.manifest.json modules=none

@@ -35,7 +35,7 @@ repo_gpg_end() { # home
 
 # repo_deb DIR NAME VERSION [CONTROL-LINE...] [-- TREE]: one package, with the files of TREE
 # (TREE/DEBIAN: maintainer scripts). Architecture: amd64, unless a line says otherwise.
-# REPO_COMPONENT: where it goes, "main" if unset. REPO_COMPRESS: an option of dpkg-deb, as -Zxz.
+# REPO_COMPONENT: where it goes, "main" if unset.
 repo_deb() {
 	local dir=$1 name=$2 version=$3 work lines=() line tree=
 	shift 3
@@ -61,7 +61,7 @@ repo_deb() {
 		done
 		[ ${#lines[@]} -eq 0 ] || printf '%s\n' "${lines[@]}"
 	} >"$work/DEBIAN/control"
-	dpkg-deb --root-owner-group "${REPO_COMPRESS:--Zgzip}" --build "$work" \
+	dpkg-deb --root-owner-group -Zgzip --build "$work" \
 		"$dir/pool/${REPO_COMPONENT:-main}/${name}_${version#*:}_$(awk '/^Architecture:/ { print $2 }' "$work/DEBIAN/control").deb" >/dev/null
 	rm -rf "$work"
 }
@@ -109,8 +109,8 @@ repo_sign() { # key directory, directory of a Release
 	return "$code"
 }
 
-# repo_publish DIR [SUITE...]: the indexes anew, for each suite ("stable" if none is named) and flat;
-# prints the key's fingerprint. Every suite has all packages of DIR/pool, by component.
+# repo_publish DIR [SUITE...]: the indexes anew, for each suite ("stable" if none is named) and flat.
+# Every suite has all packages of DIR/pool, by component.
 # REPO_VALID_UNTIL: a date for Release.
 repo_publish() {
 	local dir=$1 suite component components=() index
@@ -141,7 +141,6 @@ repo_publish() {
 	REPO_KEY=$dir.key repo_release "$dir.key/flat" flat '' || return
 	cp "$dir.key/flat"/{Release,InRelease,Release.gpg} "$dir/"
 	cp "$dir.key/key.asc" "$dir.key/key.gpg" "$dir/"
-	cat "$dir.key/fingerprint"
 }
 
 # repo_fingerprint DIR: prints it.

@@ -8,14 +8,11 @@
  * WORK-DIR/tree is made from the tar, WORK-DIR/log is the log. The session is closed at the end,
  * also after a step that failed; then every path that differs from before the session is printed.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "builder/apt.h"
-#include "builder/sandbox.h"
-#include "builder/tree.h"
+#include "builder/driver-hold.h"
+#include "try-root.h"
 
 #define TREE_MAX_BYTES ((uint64_t)8 << 30)
 
@@ -23,9 +20,7 @@ struct session {
 	struct strv mirrors, repositories;
 	const char *proxy;
 	bool offline;
-	struct tree *tree;
-	struct sandbox *sandbox;
-	struct rootfs *root;
+	struct try_root in;
 	struct apt *apt;
 	struct log *log;
 };
@@ -95,7 +90,7 @@ static int do_hold(struct session *s, const char *arg, struct error *err)
 {
 	CLEANUP_STRV struct strv names = strv_split(arg, ",");
 
-	return apt_hold(s->apt, &names, err);
+	return driver_hold(s->in.root, &names, err);
 }
 
 static int do_components(struct session *s, const char *arg, struct error *err)
@@ -164,7 +159,7 @@ static int do_cat(struct session *s, const char *arg, struct error *err)
 {
 	CLEANUP_FREE void *text = NULL;
 
-	if (rootfs_read(s->root, arg, 1 << 20, &text, NULL, err) < 0)
+	if (rootfs_read(s->in.root, arg, 1 << 20, &text, NULL, err) < 0)
 		return -1;
 	fputs(text, stdout);
 	return 0;
@@ -223,22 +218,16 @@ static bool take_option(struct session *s, const char *arg)
 static int make_tree(struct session *s, const char *tar, const char *work_dir, struct error *err)
 {
 	CLEANUP_FREE char *dir = str_format("%s/tree", work_dir);
-	CLEANUP_CLOSE int fd = open(tar, O_RDONLY | O_CLOEXEC);
-	const struct sandbox_options options = {.dir = dir, .data_dir = "builder", .log = s->log};
 
-	if (fd < 0)
-		return error_errno(err, errno, "cannot open '%s'", tar);
-	if (tree_extract_tar(&s->tree, fd, TREE_MAX_BYTES, dir, s->log, err) < 0)
+	if (try_root_unpack(&s->in, tar, TREE_MAX_BYTES, dir, s->log, err) < 0)
 		return -1;
-	if (sandbox_new(&s->sandbox, &options, err) < 0)
-		return -1;
-	return tree_rootfs(&s->root, dir, s->sandbox, err);
+	return try_root_open(&s->in, dir, "builder", s->log, err);
 }
 
 static int run_all(struct session *s, const char *work_dir, char **args, struct error *err)
 {
 	const struct guest guest = {.id = (char[]){"debian"}};
-	const struct apt_options options = {.root = s->root,
+	const struct apt_options options = {.root = s->in.root,
 	                                    .guest = &guest,
 	                                    .mirrors = &s->mirrors,
 	                                    .repositories = &s->repositories,
@@ -263,7 +252,7 @@ static int print_changes(struct session *s, struct error *err)
 	CLEANUP_STRV struct strv changed = {0};
 	CLEANUP_STRV struct strv removed = {0};
 
-	if (tree_changes(s->tree, &changed, &removed, err) < 0)
+	if (tree_changes(s->in.tree, &changed, &removed, err) < 0)
 		return -1;
 	for (size_t i = 0; i < changed.count; i++)
 		printf("changed %s\n", changed.items[i]);
@@ -297,12 +286,10 @@ int main(int argc, char **argv)
 		code = error_exit_code(&err);
 		error_print(&err, s.log);
 	}
-	if (s.tree && print_changes(&s, &second) < 0)
+	if (s.in.tree && print_changes(&s, &second) < 0)
 		error_print(&second, s.log);
 	apt_free(s.apt);
-	rootfs_close(s.root);
-	sandbox_free(s.sandbox);
-	tree_free(s.tree);
+	try_root_free(&s.in);
 	strv_free(&s.mirrors);
 	strv_free(&s.repositories);
 	log_close(s.log);

@@ -6,13 +6,11 @@
  *"KEY<tab>VALUE" lines; the dump after goes to DIR.dump. Exit codes as gpuimg's.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 #include "builder/containerd.h"
 #include "builder/packages.h"
-#include "builder/sandbox.h"
-#include "builder/tree.h"
+#include "try-root.h"
 
 #define ROOT_MAX_BYTES (4UL * 1024 * 1024 * 1024)
 
@@ -20,16 +18,6 @@ struct asked {
 	const char *dir, *tar, *data_dir;
 	bool make_default;
 };
-
-static int unpack(const struct asked *a, struct error *err)
-{
-	CLEANUP_CLOSE int fd = open(a->tar, O_RDONLY | O_CLOEXEC);
-	CLEANUP_TREE struct tree *tree = NULL;
-
-	if (fd < 0)
-		return error_errno(err, errno, "cannot open '%s'", a->tar);
-	return tree_extract_tar(&tree, fd, ROOT_MAX_BYTES, a->dir, NULL, err);
-}
 
 static int write_dump(const struct asked *a, const char *text, struct error *err)
 {
@@ -82,16 +70,14 @@ static int set_up(const struct asked *a, struct rootfs *root, struct log *log, s
 
 static int run(const struct asked *a, struct log *log, struct error *err)
 {
-	const struct sandbox_options options = {.dir = a->dir, .data_dir = a->data_dir, .log = log};
-	CLEANUP_SANDBOX struct sandbox *sandbox = NULL;
-	CLEANUP_ROOTFS struct rootfs *root = NULL;
+	CLEANUP_TRY_ROOT struct try_root in = {0};
 
 	if (a->tar)
-		return unpack(a, err);
-	if (sandbox_check_host(a->dir, err) < 0 || sandbox_new(&sandbox, &options, err) < 0 ||
-	    tree_rootfs(&root, a->dir, sandbox, err) < 0)
+		return try_root_unpack(&in, a->tar, ROOT_MAX_BYTES, a->dir, NULL, err);
+	if (sandbox_check_host(a->dir, err) < 0 ||
+	    try_root_open(&in, a->dir, a->data_dir, log, err) < 0)
 		return -1;
-	return set_up(a, root, log, err);
+	return set_up(a, in.root, log, err);
 }
 
 int main(int argc, char **argv)

@@ -6,15 +6,12 @@
  *
  *   dkms-try ROOT.tar EMPTY-DIRECTORY PACKAGE...
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "builder/clock.h"
 #include "builder/driver-dkms.h"
-#include "builder/sandbox.h"
-#include "builder/tree.h"
+#include "try-root.h"
 
 #define INSTALL_MS     (30 * 60 * 1000)
 #define ROOT_MAX_BYTES (16ull << 30)
@@ -23,19 +20,14 @@
 
 struct attempt {
 	struct log *log;
-	struct tree *tree;
-	struct sandbox *sandbox;
-	struct rootfs *root;
+	struct try_root in;
 	char *dir;
 	int64_t step_ms;
 };
 
 static void attempt_free(struct attempt *a)
 {
-	if (a->root)
-		rootfs_close(a->root);
-	sandbox_free(a->sandbox);
-	tree_free(a->tree);
+	try_root_free(&a->in);
 	log_close(a->log);
 	free(a->dir);
 }
@@ -51,15 +43,9 @@ static void told(struct attempt *a, const char *step)
 
 static int open_root(struct attempt *a, const char *tar, struct error *err)
 {
-	struct sandbox_options o = {.dir = a->dir, .data_dir = a->dir, .log = a->log};
-	CLEANUP_CLOSE int fd = open(tar, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return error_set(err, "cannot open '%s'", tar);
-	if (tree_extract_tar(&a->tree, fd, ROOT_MAX_BYTES, a->dir, a->log, err) < 0 ||
-	    sandbox_new(&a->sandbox, &o, err) < 0)
+	if (try_root_unpack(&a->in, tar, ROOT_MAX_BYTES, a->dir, a->log, err) < 0)
 		return -1;
-	return tree_rootfs(&a->root, a->dir, a->sandbox, err);
+	return try_root_open(&a->in, a->dir, a->dir, a->log, err);
 }
 
 static int install(struct attempt *a, char **packages, struct error *err)
@@ -75,15 +61,15 @@ static int install(struct attempt *a, char **packages, struct error *err)
 
 	for (; *packages; packages++)
 		strv_add(&argv, *packages);
-	if (rootfs_write(a->root, STUB_PATH, driver_dkms_stub, strlen(driver_dkms_stub), 0755,
+	if (rootfs_write(a->in.root, STUB_PATH, driver_dkms_stub, strlen(driver_dkms_stub), 0755,
 	                 err) < 0 ||
-	    rootfs_write(a->root, INITRD_PATH, initrd, strlen(initrd), 0755, err) < 0 ||
-	    rootfs_run(a->root, &c, err) < 0)
+	    rootfs_write(a->in.root, INITRD_PATH, initrd, strlen(initrd), 0755, err) < 0 ||
+	    rootfs_run(a->in.root, &c, err) < 0)
 		return -1;
 	c.argv = (const char *const *)argv.items;
-	if (rootfs_run(a->root, &c, err) < 0 || rootfs_remove(a->root, STUB_PATH, err) < 0)
+	if (rootfs_run(a->in.root, &c, err) < 0 || rootfs_remove(a->in.root, STUB_PATH, err) < 0)
 		return -1;
-	return rootfs_remove(a->root, INITRD_PATH, err);
+	return rootfs_remove(a->in.root, INITRD_PATH, err);
 }
 
 static int try_all(struct attempt *a, char **argv, struct error *err)
@@ -94,13 +80,13 @@ static int try_all(struct attempt *a, char **argv, struct error *err)
 	if (open_root(a, argv[1], err) < 0)
 		return -1;
 	told(a, "root extracted");
-	if (install(a, argv + 3, err) < 0 || driver_dkms_list(&registered, a->root, err) < 0)
+	if (install(a, argv + 3, err) < 0 || driver_dkms_list(&registered, a->in.root, err) < 0)
 		return -1;
 	told(a, "packages installed");
 	for (size_t i = 0; i < registered.count; i++)
 		printf("registered: %s\n", registered.items[i]);
-	if (rootfs_list(a->root, "/lib/modules", &kernels, err) < 0 ||
-	    driver_dkms_build_kernels(a->root, &kernels, a->log, err) < 0)
+	if (rootfs_list(a->in.root, "/lib/modules", &kernels, err) < 0 ||
+	    driver_dkms_build_kernels(a->in.root, &kernels, a->log, err) < 0)
 		return -1;
 	told(a, "modules built");
 	return 0;

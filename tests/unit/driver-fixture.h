@@ -8,10 +8,10 @@
 #define GPUIMG_TESTS_DRIVER_FIXTURE_H
 
 #include <fcntl.h>
-#include <ftw.h>
 
 #include "builder/guest.h"
 #include "builder/proc.h"
+#include "builder/workdir.h"
 #include "dir-rootfs.h"
 #include "module-maker.h"
 
@@ -32,13 +32,11 @@ static inline void fixture_fail(const char *what, const char *path)
 static inline void fixture_dirs(const char *root, const char *path)
 {
 	CLEANUP_FREE char *full = str_format("%s%s", root, path);
+	CLEANUP_ERROR struct error err = ERROR_INIT;
 
-	for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')); slash++) {
-		*slash = '\0';
-		if (mkdir(full, 0755) < 0 && errno != EEXIST)
-			fixture_fail("make", full);
-		*slash = '/';
-	}
+	*strrchr(full, '/') = '\0';
+	if (workdir_make_parents(full, &err) < 0)
+		fixture_fail("make", full);
 }
 
 static inline void fixture_data(const char *root, const char *path, const void *data, size_t size)
@@ -209,20 +207,6 @@ static inline void fixture_root(const char *root)
 	             "Package: nvidia-kernel-dkms\nStatus: hold ok installed\nVersion: 1\n\n"
 	             "Package: libcuda1\nStatus: hold ok installed\nArchitecture: amd64\n\n"
 	             "Package: bash\nStatus: install ok installed\nVersion: 1\n");
-}
-
-static inline int fixture_remove_one(const char *path, const struct stat *st, int type,
-                                     struct FTW *where)
-{
-	(void)st;
-	(void)type;
-	(void)where;
-	return remove(path);
-}
-
-static inline void fixture_clear(const char *dir)
-{
-	nftw(dir, fixture_remove_one, 32, FTW_DEPTH | FTW_PHYS);
 }
 
 #endif

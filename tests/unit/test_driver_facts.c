@@ -306,7 +306,7 @@ int main(void)
 	test_damage(dir);
 	test_libraries(dir);
 	test_none(bare);
-	fixture_clear(dir);
-	fixture_clear(bare);
+	workdir_remove(dir);
+	workdir_remove(bare);
 	return tap_done();
 }

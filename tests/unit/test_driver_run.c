@@ -87,7 +87,8 @@ static int run_installer(struct script_rootfs *s, const char *command, char **re
 
 	free(argv.items[1]);
 	argv.items[1] = str_copy(file);
-	host_write(w, "/var/tmp/copy.run", script_find(s, "/var/tmp/gpuimg-run/driver.run")->text);
+	host_write(w, "/var/tmp/copy.run",
+	           fw_find(&s->base, "/var/tmp/gpuimg-run/driver.run")->data);
 	status = host((const char *const *)argv.items, env, ret_output);
 	take_over(s, w);
 	script_drop(s, "/var/tmp/copy.run");
@@ -102,9 +103,12 @@ static void run_depmod(struct script_rootfs *s, const char *kernel)
 	CLEANUP_STRV struct strv lines = {0};
 	CLEANUP_FREE char *text = NULL;
 
-	for (size_t i = 0; i < s->count; i++)
-		if (str_below(s->files[i].path, dir) && str_ends(s->files[i].path, ".ko"))
-			strv_addf(&lines, "%s:\n", s->files[i].path + strlen(dir) + 1);
+	for (size_t i = 0; i < s->files.count; i++) {
+		const char *path = s->files.entries[i].path;
+
+		if (str_below(path, dir) && str_ends(path, ".ko"))
+			strv_addf(&lines, "%s:\n", path + strlen(dir) + 1);
+	}
 	text = strv_join(&lines, "");
 	script_file_put(s, dep, text);
 }
@@ -185,6 +189,16 @@ static bool succeeds(int result, const struct error *err)
 
 /* --- the head --- */
 
+static int read_version(const char *path, char **ret, struct error *err)
+{
+	CLEANUP_DRIVER_RUN_HEAD struct driver_run_head head = {0};
+
+	if (driver_run_read_head(&head, path, err) < 0)
+		return -1;
+	*ret = STEAL(head.version);
+	return 0;
+}
+
 static char *version_of(const char *text)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
@@ -195,7 +209,7 @@ static char *version_of(const char *text)
 	if (fd < 0 || write(fd, text, strlen(text)) < 0)
 		exit(1);
 	close(fd);
-	if (driver_run_version(path, &version, &err) < 0)
+	if (read_version(path, &version, &err) < 0)
 		version = str_format("%s (%d)", strrchr(err.message, ':') + 2,
 		                     (int)error_exit_code(&err));
 	unlink(path);
@@ -232,12 +246,11 @@ static void test_head(void)
 	           "or that is cut off");
 	check_head(LABEL "../x 580.95.05\"\n", "its label names no architecture (4)",
 	           "and one without an architecture");
-	check(driver_run_version("/nonexistent.run", &version, &err) < 0 &&
+	check(read_version("/nonexistent.run", &version, &err) < 0 &&
 	              error_exit_code(&err) == EXIT_INPUT &&
 	              strstr(err.message, "/nonexistent.run"),
 	      "a missing file is refused by its name");
-	check(driver_run_version("/tmp", &version, &err) < 0 &&
-	              strstr(err.message, "no regular file"),
+	check(read_version("/tmp", &version, &err) < 0 && strstr(err.message, "no regular file"),
 	      "so is a directory");
 }
 
@@ -329,8 +342,8 @@ static void test_refusals(void)
 
 static char *arguments(struct script_rootfs *s, size_t index)
 {
-	struct script_file *f = script_find(s, ARGS);
-	CLEANUP_STRV struct strv lines = strv_split(f ? f->text : "", "\n");
+	struct fake_entry *f = fw_find(&s->base, ARGS);
+	CLEANUP_STRV struct strv lines = strv_split(f ? f->data : "", "\n");
 
 	return str_format(" %s ", index < lines.count ? lines.items[index] : "");
 }

@@ -9,6 +9,7 @@
 #include "builder/generator.h"
 #include "builder/proc.h"
 #include "builder/proof.h"
+#include "builder/workdir.h"
 #include "fake-rootfs.h"
 #include "tap.h"
 
@@ -346,13 +347,11 @@ static void test_gpu_modules(void)
 static void put_text(const char *path, const char *text, mode_t mode)
 {
 	CLEANUP_FREE char *dir = str_copy(path);
-	const char *const argv[] = {"mkdir", "-p", dir, NULL};
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	FILE *f;
 
 	*strrchr(dir, '/') = '\0';
-	if (proc_run(argv, &(struct proc_options){.timeout_ms = 10000}, NULL, 0, &err) < 0 ||
-	    !(f = fopen(path, "we"))) {
+	if (workdir_make_parents(dir, &err) < 0 || !(f = fopen(path, "we"))) {
 		printf("Bail out! cannot make %s\n", path);
 		exit(1);
 	}

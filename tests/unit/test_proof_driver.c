@@ -37,7 +37,7 @@ static struct judged judge(const char *dir, const struct driver_want *want)
 	j.result = proof_driver(&j.f, root, &guest, &facts, want, scratch, &err);
 	if (j.result < 0)
 		printf("# %s\n", err.message);
-	fixture_clear(scratch);
+	workdir_remove(scratch);
 	return j;
 }
 
@@ -344,7 +344,7 @@ static void run_row(const struct row *row)
 		           "%s: the right verdict where no driver is wanted", row->sentence))
 			show(&other);
 	}
-	fixture_clear(dir);
+	workdir_remove(dir);
 }
 
 static void test_holds(const char *dir, const char *held)
@@ -439,7 +439,7 @@ int main(void)
 	test_absent(bare);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		run_row(&rows[i]);
-	fixture_clear(dir);
-	fixture_clear(bare);
+	workdir_remove(dir);
+	workdir_remove(bare);
 	return tap_done();
 }
