@@ -259,14 +259,14 @@ int apt_copy_pins(struct apt *apt, struct error *err)
 
 void apt_set_env(struct apt *apt, const struct apt_proxies *p)
 {
-	static const char *const fixed[] = {"APT_CONFIG=" FIRST_CONF,
-	                                    "LC_ALL=C",
+	static const char *const fixed[] = {"LC_ALL=C",
 	                                    "DEBIAN_FRONTEND=noninteractive",
 	                                    "DEBCONF_NONINTERACTIVE_SEEN=true",
 	                                    "APT_LISTCHANGES_FRONTEND=none",
 	                                    "NEEDRESTART_SUSPEND=1",
 	                                    "UCF_FORCE_CONFFOLD=1"};
 
+	strv_addf(&apt->env, "APT_CONFIG=%s", FIRST_CONF);
 	for (size_t i = 0; i < sizeof(fixed) / sizeof(*fixed); i++)
 		strv_add(&apt->env, fixed[i]);
 	if (p->none)

@@ -188,26 +188,3 @@ int apt_purge(struct apt *apt, const struct strv *packages, struct error *err)
 		return -1;
 	return audit(apt, what, err);
 }
-
-int apt_hold(struct apt *apt, const struct strv *packages, struct error *err)
-{
-	CLEANUP_STRV struct strv argv = strv_split("apt-mark hold", " ");
-	CLEANUP_STRV struct strv ask = strv_split("apt-mark showhold", " ");
-	CLEANUP_STRV struct strv held = {0};
-	CLEANUP_FREE char *what = what_of("hold", packages);
-	CLEANUP_FREE char *text = NULL;
-
-	if (apt_check_names(packages, false, err) < 0)
-		return -1;
-	if (packages->count == 0)
-		return 0;
-	strv_add_all(&argv, packages);
-	if (run_or_fail(apt, &argv, false, what, err) < 0 || apt_capture(apt, &ask, &text, err) < 0)
-		return -1;
-	held = strv_split(text, "\n");
-	for (size_t i = 0; i < packages->count; i++)
-		if (!strv_has(&held, packages->items[i]))
-			return error_set(err, "cannot hold '%s': apt-mark does not show it as held",
-			                 packages->items[i]);
-	return 0;
-}

@@ -32,7 +32,7 @@ struct apt {
 	struct strv env; /* of all programs that we run */
 	struct apt_sources sources;
 	unsigned key_count;
-	char *preferences;
+	char *preferences; /* of apt_pin(); NULL: none */
 	bool has_debs;
 };
 
@@ -117,8 +117,6 @@ char *apt_reasons(const char *output);
 int apt_check_names(const struct strv *names, bool versions, struct error *err);
 /* The next paragraph, as a copy, or NULL at the end. */
 char *apt_next_stanza(const char **at);
-/* A field's value, its further lines joined by a space if 'folded', else left out; NULL: none. */
-char *apt_field(const char *stanza, const char *name, bool folded);
 /* From apt-cache policy: the candidate (NULL: none) and the version table. */
 void apt_parse_policy(const char *text, char **ret_candidate, struct strv *ret_table);
 /* From apt-cache show and the table. */

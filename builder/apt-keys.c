@@ -4,7 +4,6 @@
  * the host's GnuPG before anything of the repository is asked for, and what is given to apt are the
  * very bytes that were looked at.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "apt-internal.h"
+#include "deb-file.h"
 
 #define LOWER_DIGITS "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -48,43 +49,6 @@ char *apt_next_stanza(const char **at)
 
 	*at = begin + length;
 	return length > 0 ? mem_copy(begin, length) : NULL;
-}
-
-/* The lines that go on behind a field's first one, each without its indent. */
-static char *join_folded(char *value, const char *rest)
-{
-	while (*rest == '\n' && (rest[1] == ' ' || rest[1] == '\t')) {
-		size_t indent = strspn(rest + 1, " \t");
-		size_t length = strcspn(rest + 1 + indent, "\n");
-		char *longer = str_format("%s%s%.*s", value, *value ? " " : "", (int)length,
-		                          rest + 1 + indent);
-
-		free(value);
-		value = longer;
-		rest += 1 + indent + length;
-	}
-	return value;
-}
-
-char *apt_field(const char *stanza, const char *name, bool folded)
-{
-	size_t length = strlen(name);
-
-	for (const char *line = stanza; line && *line;) {
-		const char *end = strchr(line, '\n');
-
-		if (strncasecmp(line, name, length) == 0 && line[length] == ':') {
-			const char *value = line + length + 1 + strspn(line + length + 1, " \t");
-			char *first = mem_copy(value, strcspn(value, "\n"));
-			size_t size = strlen(first);
-
-			while (size > 0 && isspace((unsigned char)first[size - 1]))
-				first[--size] = '\0';
-			return folded ? join_folded(first, value + strcspn(value, "\n")) : first;
-		}
-		line = end ? end + 1 : NULL;
-	}
-	return NULL;
 }
 
 void apt_parse_policy(const char *text, char **ret_candidate, struct strv *ret_table)
@@ -131,21 +95,21 @@ static void version_free(struct apt_version *v)
 /* Of what only dpkg's record has, apt can install nothing. */
 static bool is_version_of(const char *stanza, const char *version)
 {
-	CLEANUP_FREE char *its = apt_field(stanza, "Version", false);
-	CLEANUP_FREE char *status = apt_field(stanza, "Status", false);
+	CLEANUP_FREE char *its = deb_field(stanza, "Version", false);
+	CLEANUP_FREE char *status = deb_field(stanza, "Status", false);
 
 	return !status && str_equal(its, version);
 }
 
 static struct apt_version read_version(const char *stanza, const char *version)
 {
-	CLEANUP_FREE char *depends = apt_field(stanza, "Depends", true);
-	CLEANUP_FREE char *before = apt_field(stanza, "Pre-Depends", true);
+	CLEANUP_FREE char *depends = deb_field(stanza, "Depends", true);
+	CLEANUP_FREE char *before = deb_field(stanza, "Pre-Depends", true);
 	struct apt_version v = {.version = str_copy(version),
-	                        .description = apt_field(stanza, "Description", false)};
+	                        .description = deb_field(stanza, "Description", false)};
 
 	if (!v.description)
-		v.description = apt_field(stanza, "Description-en", false);
+		v.description = deb_field(stanza, "Description-en", false);
 	if (!v.description)
 		v.description = str_copy("");
 	split_depends(&v.depends, depends ? depends : "");

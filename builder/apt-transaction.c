@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "apt-internal.h"
+#include "deb-file.h"
 
 #define MAX_ITEMS 20000
 
@@ -136,7 +137,7 @@ static void unescape(char *s)
 		bool coded = s[0] == '%' && isxdigit((unsigned char)s[1]) &&
 		             isxdigit((unsigned char)s[2]);
 
-		*to = coded ? (char)(hex_digit(s[1]) << 4 | hex_digit(s[2])) : *s;
+		*to = (char)(coded ? hex_digit(s[1]) << 4 | hex_digit(s[2]) : *s);
 		s += coded ? 2 : 0;
 	}
 	*to = '\0';
@@ -176,11 +177,11 @@ void apt_parse_uris(const char *text, struct apt_transaction *t)
 
 static void take_stanza(const char *stanza, struct apt_transaction *t, bool *seen)
 {
-	CLEANUP_FREE char *name = apt_field(stanza, "Package", false);
-	CLEANUP_FREE char *version = apt_field(stanza, "Version", false);
-	CLEANUP_FREE char *sha256 = apt_field(stanza, "SHA256", false);
-	CLEANUP_FREE char *size = apt_field(stanza, "Size", false);
-	CLEANUP_FREE char *installed = apt_field(stanza, "Installed-Size", false);
+	CLEANUP_FREE char *name = deb_field(stanza, "Package", false);
+	CLEANUP_FREE char *version = deb_field(stanza, "Version", false);
+	CLEANUP_FREE char *sha256 = deb_field(stanza, "SHA256", false);
+	CLEANUP_FREE char *size = deb_field(stanza, "Size", false);
+	CLEANUP_FREE char *installed = deb_field(stanza, "Installed-Size", false);
 	struct apt_item *item = name && version ? find_item(t, name, version) : NULL;
 	uint64_t kib = 0;
 

@@ -72,8 +72,7 @@ int apt_open(struct apt **ret, const struct apt_options *options, struct error *
 	*apt = (struct apt){.root = options->root,
 	                    .log = options->log,
 	                    .work_dir = str_copy(options->work_dir),
-	                    .network = options->network,
-	                    .preferences = str_copy("")};
+	                    .network = options->network};
 	if (!rootfs_exists(apt->root, "/usr/bin/apt-get") ||
 	    !rootfs_exists(apt->root, "/usr/bin/dpkg")) {
 		error_set(err, "the image has no apt, so packages cannot be installed in it");
@@ -159,16 +158,15 @@ int apt_pin(struct apt *apt, const char *package_glob, const char *version_glob,
 	static const char allowed[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 		"+-.~:*?";
-	char *longer;
+	CLEANUP_FREE char *stanza = NULL;
 
 	if (!*package_glob || package_glob[strspn(package_glob, allowed)] || !*version_glob ||
 	    version_glob[strspn(version_glob, allowed)])
 		return error_set(err, "cannot pin packages '%s' at versions '%s': no such pattern",
 		                 package_glob, version_glob);
-	longer = str_format("%sPackage: %s\nPin: version %s\nPin-Priority: %d\n\n",
-	                    apt->preferences, package_glob, version_glob, PIN_PRIORITY);
-	free(apt->preferences);
-	apt->preferences = longer;
+	stanza = str_format("Package: %s\nPin: version %s\nPin-Priority: %d\n\n", package_glob,
+	                    version_glob, PIN_PRIORITY);
+	apt_append(&apt->preferences, stanza);
 	return apt_write_text(apt, APT_DIR "/preferences", apt->preferences, err);
 }
 

@@ -116,8 +116,6 @@ int apt_install(struct apt *apt, const struct strv *install, struct error *err);
 /* Removes packages with their configuration files; what depends on them and what only they needed
  * goes too, what nobody needed before stays. */
 int apt_purge(struct apt *apt, const struct strv *packages, struct error *err);
-/* Marks as held (apt-mark(8)), names only. */
-int apt_hold(struct apt *apt, const struct strv *packages, struct error *err);
 
 /* Takes all of it out of the image again: policy-rc.d as it was before, byte for byte. To be
  * called; apt_free() alone leaves them. */

@@ -11,7 +11,8 @@
 #include "packages.h"
 #include "transaction.h"
 
-/* While packages are installed: the stage 'initramfs' makes every kernel's, once, and proves it. */
+/* While packages are installed or purged: the stage 'initramfs' makes every kernel's, once, and
+ * proves it. */
 static const char initramfs_stub[] =
 	"#!/bin/sh\n"
 	"# For the time of this package transaction: every initramfs is rebuilt later.\n"
@@ -97,7 +98,10 @@ int build_open_apt(struct build *b, struct error *err)
 
 	if (b->apt)
 		return 0;
-	return apt_open(&b->apt, &o, err) < 0 ? -1 : add_sources(b, err);
+	if (apt_open(&b->apt, &o, err) < 0 ||
+	    apt_stub(b->apt, "update-initramfs", initramfs_stub, err) < 0)
+		return -1;
+	return add_sources(b, err);
 }
 
 int build_close_apt(struct build *b, struct error *err)
@@ -145,9 +149,7 @@ static int install(struct build *b, struct error *err)
 	strv_add_all(&all, &b->toolkit_install);
 	if (all.count == 0)
 		return 0;
-	if (build_open_apt(b, err) < 0 ||
-	    apt_stub(b->apt, "update-initramfs", initramfs_stub, err) < 0 ||
-	    apt_stub(b->apt, "dkms", driver_dkms_stub, err) < 0)
+	if (build_open_apt(b, err) < 0 || apt_stub(b->apt, "dkms", driver_dkms_stub, err) < 0)
 		return -1;
 	return apt_install(b->apt, &all, err);
 }
@@ -171,12 +173,12 @@ static int check_installer(const struct build *b, struct error *err)
 
 static int build_modules(struct build *b, struct error *err)
 {
-	if (b->driver.source == DRIVER_RUN && check_installer(b, err) < 0)
+	if (b->driver.source != DRIVER_RUN)
+		return driver_dkms_build(b->root, &b->driver, b->log, err);
+	if (check_installer(b, err) < 0)
 		return -1;
-	if (b->driver.source == DRIVER_RUN)
-		return driver_run_install(b->root, b->options->driver_path, &b->driver,
-		                          !b->options->dkms_unregister, b->log, err);
-	return driver_dkms_build(b->root, &b->driver, b->log, err);
+	return driver_run_install(b->root, b->options->driver_path, &b->driver,
+	                          !b->options->dkms_unregister, b->log, err);
 }
 
 /* A system without dpkg has nothing that would change by itself. */

@@ -198,7 +198,7 @@ static bool has_stamp(const char *line)
 	return false;
 }
 
-static bool has_one_of(const char *line, const char *const *marks)
+bool line_has_one_of(const char *line, const char *const *marks)
 {
 	for (; *marks; marks++)
 		if (strstr(line, *marks))
@@ -214,7 +214,7 @@ static void disk_line(struct console *c, const char *line)
 	                                    "I/O error, dev sd",   "I/O error on dev vd",
 	                                    "I/O error on dev sd", NULL};
 
-	if (c->seen.disk_error || !has_one_of(line, marks))
+	if (c->seen.disk_error || !line_has_one_of(line, marks))
 		return;
 	c->seen.disk_error = true;
 	set_text(&c->seen.disk_message, line);
@@ -244,7 +244,7 @@ static void phase_line(struct console *c, const char *line)
 		c->seen.cloud_done = true;
 	if (strstr(line, "Run /init as init process"))
 		enter(c, PHASE_INITRAMFS);
-	if (has_one_of(line, userspace))
+	if (line_has_one_of(line, userspace))
 		enter(c, PHASE_USERSPACE);
 }
 
@@ -265,7 +265,7 @@ static void nvidia_line(struct console *c, const char *line)
 	static const char *const marks[] = {"] NVRM: ", "] nvidia", NULL};
 	struct strv *lines = &c->seen.nvidia;
 
-	if (!has_stamp(line) || !has_one_of(line, marks))
+	if (!has_stamp(line) || !line_has_one_of(line, marks))
 		return;
 	if (lines->count == NVIDIA_LINES_MAX)
 		strv_remove(lines, 0);
@@ -292,7 +292,7 @@ static void take_line(struct console *c, const char *line)
 	phase_line(c, line);
 	if (strstr(line, "ignored, not CPU addressable"))
 		c->seen.window_dropped = true;
-	if (has_one_of(line, nouveau))
+	if (line_has_one_of(line, nouveau))
 		c->seen.nouveau = true;
 	nvidia_line(c, line);
 }

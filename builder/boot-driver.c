@@ -70,12 +70,12 @@ static const struct cause causes[] = {
 	{"annot allocate memory", "the guest of the boot test has too little memory for it"},
 };
 
+/* The first line that has one; NULL: none has. */
 static const char *has_one_of(const struct strv *lines, const char *const *marks)
 {
 	for (size_t i = 0; i < lines->count; i++)
-		for (const char *const *mark = marks; *mark; mark++)
-			if (strstr(lines->items[i], *mark))
-				return lines->items[i];
+		if (line_has_one_of(lines->items[i], marks))
+			return lines->items[i];
 	return NULL;
 }
 

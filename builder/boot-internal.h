@@ -74,6 +74,8 @@ void console_free(struct console *c);
 void console_feed(struct console *c, const char *data, size_t size);
 const struct console_seen *console_seen(const struct console *c);
 const struct frames *console_frames(const struct console *c);
+/* Whether one of the texts stands in it; 'marks' ends with NULL. */
+bool line_has_one_of(const char *line, const char *const *marks);
 /* A piece of the kernel's [start-end] pair: whether it is the large BAR, where the CPU reaches. */
 bool console_range_good(const struct console *c, uint64_t start, uint64_t end);
 

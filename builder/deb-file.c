@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <archive.h>
 #include <archive_entry.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -193,20 +193,39 @@ static const char *check_line(const char *line, size_t length)
 	return NULL;
 }
 
-/* The value of a field of one line, or NULL. */
-static char *control_field(const char *control, const char *name)
+/* The lines that go on behind a field's first one, each without its indent. */
+static char *join_folded(char *value, const char *rest)
+{
+	while (*rest == '\n' && (rest[1] == ' ' || rest[1] == '\t')) {
+		size_t indent = strspn(rest + 1, " \t");
+		size_t length = strcspn(rest + 1 + indent, "\n");
+		char *longer = str_format("%s%s%.*s", value, *value ? " " : "", (int)length,
+		                          rest + 1 + indent);
+
+		free(value);
+		value = longer;
+		rest += 1 + indent + length;
+	}
+	return value;
+}
+
+char *deb_field(const char *stanza, const char *name, bool folded)
 {
 	size_t length = strlen(name);
 
-	for (const char *line = control; *line;) {
-		if (strncasecmp(line, name, length) == 0 && line[length] == ':') {
-			CLEANUP_FREE char *value =
-				mem_copy(line + length + 1, strcspn(line + length + 1, "\n"));
+	for (const char *line = stanza; line && *line;) {
+		const char *end = strchr(line, '\n');
 
-			return str_copy(str_trim(value));
+		if (strncasecmp(line, name, length) == 0 && line[length] == ':') {
+			const char *value = line + length + 1 + strspn(line + length + 1, " \t");
+			char *first = mem_copy(value, strcspn(value, "\n"));
+			size_t size = strlen(first);
+
+			while (size > 0 && isspace((unsigned char)first[size - 1]))
+				first[--size] = '\0';
+			return folded ? join_folded(first, value + strcspn(value, "\n")) : first;
 		}
-		line += strcspn(line, "\n");
-		line += *line == '\n';
+		line = end ? end + 1 : NULL;
 	}
 	return NULL;
 }
@@ -243,9 +262,9 @@ static int check_control(struct deb_file *deb, const char *path, struct error *e
 			return damaged(err, path, wrong);
 		line += length + 1;
 	}
-	deb->package = control_field(deb->control, "Package");
-	deb->version = control_field(deb->control, "Version");
-	deb->architecture = control_field(deb->control, "Architecture");
+	deb->package = deb_field(deb->control, "Package", false);
+	deb->version = deb_field(deb->control, "Version", false);
+	deb->architecture = deb_field(deb->control, "Architecture", false);
 	if (!is_only(deb->package, "+.-") || !is_only(deb->version, "+.-:~") ||
 	    !is_only(deb->architecture, "-"))
 		return damaged(err, path, "it has no valid Package, Version and Architecture");

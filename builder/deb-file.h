@@ -18,6 +18,9 @@ struct deb_file {
 	uint64_t size_bytes;
 };
 
+/* A field's value in a stanza, its further lines joined by a space if 'folded', else left out;
+ * NULL: none. Owned by the caller. */
+char *deb_field(const char *stanza, const char *name, bool folded);
 int deb_file_read(struct deb_file *ret, const char *path, struct error *err);
 void deb_file_free(struct deb_file *deb);
 /* All *.deb of a directory, sorted by name. None at all, or one that is damaged: EXIT_INPUT. */

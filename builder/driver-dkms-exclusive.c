@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a kernel's configuration excludes a module: known before anything is compiled. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "driver-dkms.h"

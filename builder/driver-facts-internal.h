@@ -5,8 +5,6 @@
 
 #include "driver-facts.h"
 
-/* Whether a regular file is there, links followed; what cannot be read is not there. */
-bool driver_facts_is_file(struct rootfs *root, const char *path);
 /* Names in a directory; none where it cannot be read. */
 struct strv driver_facts_list(struct rootfs *root, const char *path);
 /* A small text of the image; NULL: missing, larger, unreadable. Owned by the caller. */

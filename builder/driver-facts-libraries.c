@@ -118,7 +118,7 @@ static void find_in_dir(struct driver_facts *facts, struct rootfs *root, const c
 		    !str_starts(names.items[i], "libnvidia-ml.so"))
 			continue;
 		if (rootfs_resolve(root, path, true, &real, &ignored) != 1 ||
-		    !driver_facts_is_file(root, real))
+		    !rootfs_is_file(root, real))
 			continue;
 		version = version_in(strrchr(real, '/') + 1);
 		if (!version)

@@ -31,18 +31,10 @@ const char *driver_module_role(const struct driver_module *module)
  * of some laptops is none. Owned by the caller. */
 static char *driver_name_of(const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	CLEANUP_FREE char *name = str_copy(slash ? slash + 1 : path);
-	char *end = strstr(name, ".ko");
+	CLEANUP_FREE char *name = modules_file_name(path);
 
-	if (!end || (end[3] != '\0' && end[3] != '.') || strstr(path, "drivers/platform/"))
+	if (!name || !modules_is_nvidia_driver(name) || strstr(path, "drivers/platform/"))
 		return NULL;
-	*end = '\0';
-	if (!modules_is_nvidia_driver(name))
-		return NULL;
-	for (char *c = name; *c; c++)
-		if (*c == '-')
-			*c = '_';
 	return STEAL(name);
 }
 
@@ -79,7 +71,7 @@ static void find_in_dir(struct strv *ret, struct rootfs *root, const char *dir)
 		CLEANUP_FREE char *path = str_format("%s/%s", dir, names.items[i]);
 		CLEANUP_FREE char *name = driver_name_of(path);
 
-		if (name && !strv_has(ret, path) && driver_facts_is_file(root, path))
+		if (name && !strv_has(ret, path) && rootfs_is_file(root, path))
 			strv_add(ret, path);
 	}
 }
@@ -115,7 +107,7 @@ static void read_module(struct driver_module *m, struct rootfs *root)
 	CLEANUP_FREE void *data = NULL;
 	size_t size;
 
-	m->unread = !driver_facts_is_file(root, m->file) ||
+	m->unread = !rootfs_is_file(root, m->file) ||
 	            rootfs_read(root, m->file, MODULE_FILE_MAX_BYTES, &data, &size, &ignored) < 0 ||
 	            module_info_read(&m->info, data, size, &ignored) < 0;
 }
@@ -165,7 +157,7 @@ static bool has_firmware(struct rootfs *root, const char *version, const char *n
 			CLEANUP_FREE char *path =
 				str_format("%s/%s%s", dirs.items[i], name, suffixes[j]);
 
-			if (driver_facts_is_file(root, path))
+			if (rootfs_is_file(root, path))
 				return true;
 		}
 	return false;

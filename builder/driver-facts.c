@@ -11,14 +11,6 @@
 #include "json-text.h"
 #include "packages.h"
 
-bool driver_facts_is_file(struct rootfs *root, const char *path)
-{
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	struct rootfs_stat st;
-
-	return rootfs_stat(root, path, &st, &ignored) == 1 && S_ISREG(st.mode);
-}
-
 struct strv driver_facts_list(struct rootfs *root, const char *path)
 {
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
@@ -34,7 +26,7 @@ char *driver_facts_text(struct rootfs *root, const char *path, size_t max_bytes)
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
 	void *text = NULL;
 
-	if (!driver_facts_is_file(root, path) ||
+	if (!rootfs_is_file(root, path) ||
 	    rootfs_read(root, path, max_bytes, &text, NULL, &ignored) < 0)
 		return NULL;
 	return text;

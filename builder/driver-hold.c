@@ -87,17 +87,6 @@ int driver_hold(struct rootfs *root, const struct strv *names, struct error *err
 	               : 0;
 }
 
-static const char *version_of(const struct strv *installed, const char *name)
-{
-	size_t length = strlen(name);
-
-	for (size_t i = 0; i < installed->count; i++)
-		if (strncmp(installed->items[i], name, length) == 0 &&
-		    installed->items[i][length] == '=')
-			return installed->items[i] + length + 1;
-	return NULL;
-}
-
 char *driver_preferences_text(const struct strv *held, const struct strv *installed)
 {
 	CLEANUP_STRV struct strv parts = {0};
@@ -108,7 +97,7 @@ char *driver_preferences_text(const struct strv *held, const struct strv *instal
 		"# Repositories forward retired branches to newer ones; modules fit one kernel.\n"
 		"# On a node: apt-mark showhold; apt-cache policy PACKAGE shows priority 1001.\n");
 	for (size_t i = 0; i < held->count; i++) {
-		const char *version = version_of(installed, held->items[i]);
+		const char *version = packages_version(installed, held->items[i]);
 
 		if (version)
 			strv_addf(&parts, "\nPackage: %s\nPin: version %s\nPin-Priority: 1001\n",

@@ -3,19 +3,9 @@
 #include <string.h>
 
 #include "driver-resolve-internal.h"
+#include "packages.h"
 
 /* A package that is part of the plan already. */
-static bool in_install(const struct strv *install, const char *name)
-{
-	size_t i, length = strlen(name);
-
-	for (i = 0; i < install->count; i++)
-		if (strncmp(install->items[i], name, length) == 0 &&
-		    install->items[i][length] == '=')
-			return true;
-	return false;
-}
-
 static int refuse(const char *word, const struct strv *seen, const char *branch,
                   const char *upstream, enum driver_match match, struct error *err)
 {
@@ -87,7 +77,7 @@ static int add_known(struct strv *install, struct resolution *r, const char *wor
 	for (pattern = extra->patterns; *pattern; pattern++) {
 		CLEANUP_FREE char *name = driver_name(*pattern, r->branch, r->wish->flavour, NULL);
 
-		if (in_install(install, name))
+		if (packages_version(install, name))
 			return 0;
 	}
 	for (pattern = extra->patterns; *pattern; pattern++) {
@@ -118,7 +108,7 @@ int resolve_extras(struct strv *install, struct resolution *r, const char *upstr
 		const char *word = r->wish->extra->items[i];
 		const struct driver_extra *extra = driver_extra_find(word, r->branch);
 
-		if (in_install(install, word))
+		if (packages_version(install, word))
 			continue;
 		if (extra ? add_known(install, r, word, extra, upstream, err) < 0
 		          : add_named(install, r, word, upstream, err) < 0)

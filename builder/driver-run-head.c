@@ -87,13 +87,3 @@ void driver_run_head_free(struct driver_run_head *head)
 	free(head->version);
 	*head = (struct driver_run_head){0};
 }
-
-int driver_run_version(const char *path, char **ret, struct error *err)
-{
-	CLEANUP_DRIVER_RUN_HEAD struct driver_run_head head = {0};
-
-	if (driver_run_read_head(&head, path, err) < 0)
-		return -1;
-	*ret = STEAL(head.version);
-	return 0;
-}

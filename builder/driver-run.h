@@ -24,8 +24,6 @@ struct driver_run_head {
 int driver_run_read_head(struct driver_run_head *ret, const char *path, struct error *err);
 void driver_run_head_free(struct driver_run_head *head);
 #define CLEANUP_DRIVER_RUN_HEAD CLEANUP(driver_run_head_free)
-/* Only the version of it. Owned by the caller. */
-int driver_run_version(const char *path, char **ret, struct error *err);
 /*
  * The plan of a .run file: branch and version from its head, and every kernel of the image but
  * rescue ones. EXIT_INPUT: made for another architecture; another branch than asked (unless

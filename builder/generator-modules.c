@@ -8,30 +8,14 @@
 #define MODULES_DIR   "/lib/modules"
 #define DEP_MAX_BYTES (64UL * 1024 * 1024)
 
-bool generator_is_gpu_module(const char *name)
-{
-	/* GPUDirect Storage is not of the driver, but takes it along. */
-	return modules_is_nvidia_driver(name) || str_equal(name, "nvidia-fs") ||
-	       str_equal(name, "nvidia_fs");
-}
-
-/* "nvidia_drm" of "updates/dkms/nvidia-drm.ko.xz". */
 static void add_file(struct strv *to, const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	CLEANUP_FREE char *name = str_copy(slash ? slash + 1 : path);
-	char *end = strstr(name, ".ko");
+	CLEANUP_FREE char *name = modules_file_name(path);
 
-	if (!end || (end[3] != '\0' && end[3] != '.'))
-		return;
-	*end = '\0';
-	if (!generator_is_gpu_module(name))
-		return;
-	for (char *at = name; *at; at++)
-		if (*at == '-')
-			*at = '_';
-	if (!strv_has(to, name))
-		strv_add(to, name);
+	/* GPUDirect Storage is not of the driver, but takes it along. */
+	if (name && (modules_is_nvidia_driver(name) || str_equal(name, "nvidia_fs")) &&
+	    !strv_has(to, name))
+		strv_take(to, STEAL(name));
 }
 
 /* What depmod has not seen, no generator finds. */

@@ -65,8 +65,6 @@ int generator_put_temporary(const char **ret_path, const struct generator *g,
 /* Names of NVIDIA's modules, with '_', as they are called in this root (Debian: "nvidia_current"),
  * of all kernels; sorted. */
 int generator_gpu_modules(struct strv *ret, struct rootfs *root, struct error *err);
-/* Whether a module, with '-' or '_', is one of these by its name. */
-bool generator_is_gpu_module(const char *name);
 /* Kernel modules that an initramfs needs to find this image's root, wherever it runs. Constant
  * strings and the guest's own, borrowed; NULL at the end. */
 #define GENERATOR_DRIVERS_MAX 8

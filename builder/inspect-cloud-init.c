@@ -4,6 +4,7 @@
 
 #include "inspect-internal.h"
 #include "json-text.h"
+#include "packages.h"
 
 #define DATASOURCES_MAX 64
 
@@ -87,8 +88,8 @@ static void read_datasources(struct inspect *in, struct strv *ret, char **ret_fi
 
 void inspect_cloud_init(struct inspect *in)
 {
-	const char *version = inspect_package(in, "cloud-init");
-	bool there = version || inspect_is_file(in, "/usr/bin/cloud-init");
+	const char *version = packages_version(&in->packages, "cloud-init");
+	bool there = version || rootfs_is_file(in->root, "/usr/bin/cloud-init");
 	bool disabled = rootfs_exists(in->root, "/etc/cloud/cloud-init.disabled");
 	CLEANUP_STRV struct strv list = {0};
 	CLEANUP_FREE char *file = NULL;

@@ -16,12 +16,8 @@
 char *inspect_read(struct inspect *in, const char *path, size_t max_bytes);
 /* Names in a directory; empty if it is missing. */
 struct strv inspect_list(struct inspect *in, const char *path);
-/* Whether a regular file is there, links followed. */
-bool inspect_is_file(const struct inspect *in, const char *path);
 /* A new directory of ours below in->work_dir. Owned by the caller; NULL: error. */
 char *inspect_scratch(const struct inspect *in, const char *name, struct error *err);
-/* The version of a package, or NULL; borrowed. */
-const char *inspect_package(const struct inspect *in, const char *name);
 
 /* --- Subjects; those that return void have no fact that the others need --- */
 

@@ -6,6 +6,7 @@
 
 #include "inspect-internal.h"
 #include "json-text.h"
+#include "packages.h"
 #include "proof.h"
 
 char *inspect_read(struct inspect *in, const char *path, size_t max_bytes)
@@ -13,7 +14,7 @@ char *inspect_read(struct inspect *in, const char *path, size_t max_bytes)
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	void *text = NULL;
 
-	if (!inspect_is_file(in, path))
+	if (!rootfs_is_file(in->root, path))
 		return NULL;
 	if (rootfs_read(in->root, path, max_bytes, &text, NULL, &err) == 0)
 		return text;
@@ -33,14 +34,6 @@ struct strv inspect_list(struct inspect *in, const char *path)
 	return names;
 }
 
-bool inspect_is_file(const struct inspect *in, const char *path)
-{
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	struct rootfs_stat st;
-
-	return rootfs_stat(in->root, path, &st, &ignored) == 1 && S_ISREG(st.mode);
-}
-
 char *inspect_scratch(const struct inspect *in, const char *name, struct error *err)
 {
 	CLEANUP_FREE char *path = str_format("%s/inspect-%s", in->work_dir, name);
@@ -50,17 +43,6 @@ char *inspect_scratch(const struct inspect *in, const char *name, struct error *
 		return NULL;
 	}
 	return STEAL(path);
-}
-
-const char *inspect_package(const struct inspect *in, const char *name)
-{
-	size_t length = strlen(name);
-
-	for (size_t i = 0; i < in->packages.count; i++)
-		if (strncmp(in->packages.items[i], name, length) == 0 &&
-		    in->packages.items[i][length] == '=')
-			return in->packages.items[i] + length + 1;
-	return NULL;
 }
 
 static json_t *wanted_json(const struct inspect_want *want)

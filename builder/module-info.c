@@ -121,44 +121,40 @@ static int read_head(Elf64_Ehdr *ret, const struct bytes *b, struct error *err)
 	return 0;
 }
 
-static void put_field(struct module_info *info, const char *key, char *value)
+/* One "key=value"; the first of a key counts, but of firmware. */
+static void take_field(struct module_info *info, const char *field, size_t length)
 {
 	const struct {
 		const char *key;
-		char **to;
-	} fields[] = {{"name", &info->name},
-	              {"version", &info->version},
-	              {"vermagic", &info->vermagic},
-	              {"license", &info->license}};
-	CLEANUP_FREE char *owned = value;
+		char **to; /* NULL: firmware */
+	} fields[] = {{"name=", &info->name},
+	              {"version=", &info->version},
+	              {"vermagic=", &info->vermagic},
+	              {"license=", &info->license},
+	              {"firmware=", NULL}};
 
-	if (strcmp(key, "firmware") == 0 && info->firmware.count < FIRMWARE_MAX)
-		strv_take(&info->firmware, STEAL(owned));
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (strcmp(key, fields[i].key) == 0 && !*fields[i].to)
-			*fields[i].to = STEAL(owned);
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		size_t start = strlen(fields[i].key);
+		CLEANUP_FREE char *value = NULL;
+
+		if (length <= start || memcmp(field, fields[i].key, start) != 0)
+			continue;
+		value = mem_copy(field + start, length - start);
+		if (!fields[i].to && info->firmware.count < FIRMWARE_MAX)
+			strv_take(&info->firmware, str_printable(value, VALUE_MAX_LENGTH));
+		else if (fields[i].to && !*fields[i].to)
+			*fields[i].to = str_printable(value, VALUE_MAX_LENGTH);
+	}
 }
 
-/* "key=value", each ended by a NUL, or by the section's end. */
+/* Each ended by a NUL, or by the section's end. */
 static void read_fields(struct module_info *info, const unsigned char *text, size_t size)
 {
-	static const char *const wanted[] = {
-		"name=", "version=", "vermagic=", "license=", "firmware="};
-
 	for (size_t at = 0; at < size;) {
 		const char *field = (const char *)text + at;
 		size_t length = strnlen(field, size - at);
 
-		for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-			size_t start = strlen(wanted[i]);
-			CLEANUP_FREE char *key = NULL, *value = NULL;
-
-			if (length <= start || memcmp(field, wanted[i], start) != 0)
-				continue;
-			key = mem_copy(field, start - 1);
-			value = mem_copy(field + start, length - start);
-			put_field(info, key, str_printable(value, VALUE_MAX_LENGTH));
-		}
+		take_field(info, field, length);
 		at += length + 1;
 	}
 }

@@ -52,6 +52,18 @@ char *modules_normal_name(const char *name)
 	return copy;
 }
 
+char *modules_file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	CLEANUP_FREE char *name = modules_normal_name(slash ? slash + 1 : path);
+	char *end = strstr(name, ".ko");
+
+	if (!end || (end[3] != '\0' && end[3] != '.'))
+		return NULL;
+	*end = '\0';
+	return STEAL(name);
+}
+
 static void ignore_log(void *data, int priority, const char *file, int line, const char *fn,
                        const char *format, va_list args)
 {

@@ -48,6 +48,10 @@ int modules_claimants(const struct modules *m, struct strv *ret, struct strv *re
 /* But not nvidiafb, which is a framebuffer, nor modules of the kernel whose names begin so. */
 bool modules_is_nvidia_driver(const char *name);
 
+/* The module that a file is, with '_': "nvidia_drm" of "updates/dkms/nvidia-drm.ko.xz"; NULL: none.
+ * Owned by the caller. */
+char *modules_file_name(const char *path);
+
 /* Modules that udev would really load for any of modules_gpu_aliases (blacklist and install
  * lines applied, as 'modprobe -b -n -v ALIAS' does), without NVIDIA's own driver. */
 int modules_loadable_by_alias(const struct modules *m, struct strv *ret, struct error *err);

@@ -79,6 +79,17 @@ int packages_read(struct strv *ret, struct rootfs *root, struct error *err)
 	return 0;
 }
 
+const char *packages_version(const struct strv *packages, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (size_t i = 0; packages && i < packages->count; i++)
+		if (strncmp(packages->items[i], name, length) == 0 &&
+		    packages->items[i][length] == '=')
+			return packages->items[i] + length + 1;
+	return NULL;
+}
+
 struct strv packages_minus(const struct strv *a, const struct strv *b)
 {
 	struct strv only = {0};

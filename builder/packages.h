@@ -15,6 +15,9 @@ int packages_read_status(char **ret, struct rootfs *root, struct error *err);
 bool packages_has(const char *status, const char *name);
 /* "name=version" of each installed package, sorted. An image without dpkg has none. */
 int packages_read(struct strv *ret, struct rootfs *root, struct error *err);
+/* The version of 'name' in such a list, borrowed from it; NULL: it is not in it, or there is
+ * no list. */
+const char *packages_version(const struct strv *packages, const char *name);
 /* What 'a' has and 'b' has not; both sorted. */
 struct strv packages_minus(const struct strv *a, const struct strv *b);
 

@@ -11,6 +11,7 @@
 
 #include "bake.h"
 #include "base.h"
+#include "digest.h"
 #include "export.h"
 #include "open-guest.h"
 #include "packages.h"
@@ -273,7 +274,8 @@ static int put_machine_id(struct build *b, struct error *err)
 {
 	struct rootfs_stat st;
 	unsigned char random[16];
-	char text[34];
+	CLEANUP_FREE char *hex = NULL;
+	CLEANUP_FREE char *text = NULL;
 	int there = rootfs_stat(b->root, MACHINE_ID_PATH, &st, err);
 
 	if (there < 0 || (there == 1 && st.size_bytes > 0) ||
@@ -281,10 +283,9 @@ static int put_machine_id(struct build *b, struct error *err)
 		return there < 0 ? -1 : 0;
 	if (getentropy(random, sizeof(random)) < 0)
 		return error_errno(err, errno, "cannot get random bytes");
-	for (size_t i = 0; i < sizeof(random); i++)
-		snprintf(text + 2 * i, 3, "%02x", random[i]);
-	text[32] = '\n';
-	return rootfs_write(b->root, MACHINE_ID_PATH, text, 33, 0444, err);
+	hex = digest_hex(random, sizeof(random));
+	text = str_format("%s\n", hex);
+	return rootfs_write(b->root, MACHINE_ID_PATH, text, strlen(text), 0444, err);
 }
 
 /*

@@ -137,17 +137,11 @@ static void check_gpu_modules(struct findings *f, const struct subject *s)
 	}
 }
 
-/* "nvidia_drm" of "usr/lib/modules/…/nvidia-drm.ko.xz". */
 static bool is_gpu_driver(const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	CLEANUP_FREE char *name = str_copy(slash ? slash + 1 : path);
-	char *end = strstr(name, ".ko");
+	CLEANUP_FREE char *name = modules_file_name(path);
 
-	if (!end || (end[3] != '\0' && end[3] != '.') || strstr(path, "drivers/platform/"))
-		return false;
-	*end = '\0';
-	return modules_is_nvidia_driver(name);
+	return name && modules_is_nvidia_driver(name) && !strstr(path, "drivers/platform/");
 }
 
 /*

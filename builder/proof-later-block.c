@@ -38,20 +38,12 @@ static void conf_free(struct conf *c)
 	strv_free(&c->omitted);
 }
 
-static bool is_file(struct rootfs *root, const char *path)
-{
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	struct rootfs_stat st;
-
-	return rootfs_stat(root, path, &st, &ignored) == 1 && S_ISREG(st.mode);
-}
-
 static int add_file(struct conf *c, struct rootfs *root, const char *path, struct error *err)
 {
 	CLEANUP_FREE void *text = NULL;
 	char *more;
 
-	if (!is_file(root, path))
+	if (!rootfs_is_file(root, path))
 		return 0;
 	if (rootfs_read(root, path, CONF_MAX_BYTES, &text, NULL, err) < 0)
 		return -1;
@@ -204,7 +196,8 @@ static int judge_kernel(struct findings *f, const struct conf *c, const struct m
 static void judge_items(struct findings *f, const struct conf *c, struct rootfs *root)
 {
 	for (size_t i = 0; i < c->items.count; i++)
-		if (strstr(c->items.items[i], "/modprobe.d/") && !is_file(root, c->items.items[i]))
+		if (strstr(c->items.items[i], "/modprobe.d/") &&
+		    !rootfs_is_file(root, c->items.items[i]))
 			finding_note(f, "modprobe.later",
 			             "'%s', which install_items of dracut.conf.d names, is missing",
 			             c->items.items[i]);
@@ -270,7 +263,7 @@ static int read_tools_modules(struct strv *ret, struct rootfs *root, struct erro
 	CLEANUP_FREE void *text = NULL;
 	CLEANUP_STRV struct strv lines = {0};
 
-	if (!is_file(root, TOOLS_MODULES))
+	if (!rootfs_is_file(root, TOOLS_MODULES))
 		return 0;
 	if (rootfs_read(root, TOOLS_MODULES, CONF_MAX_BYTES, &text, NULL, err) < 0)
 		return -1;
@@ -317,7 +310,7 @@ static int judge_tools_driver(struct findings *f, struct rootfs *root, const str
 		            "' has initramfs-tools on the node pack NVIDIA's driver "
 		            "into each initramfs, which fills /boot: %s",
 		            names);
-	else if (is_file(root, TOOLS_HOOK))
+	else if (rootfs_is_file(root, TOOLS_HOOK))
 		finding_note(f, DRIVER_ID,
 		             "'" TOOLS_HOOK "' may have initramfs-tools on the node pack NVIDIA's "
 		             "driver into each initramfs");

@@ -128,14 +128,6 @@ static int list_files(struct strv *ret, struct rootfs *root, struct error *err)
 	return 0;
 }
 
-static bool is_file(struct rootfs *root, const char *path)
-{
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
-	struct rootfs_stat st;
-
-	return rootfs_stat(root, path, &st, &ignored) == 1 && S_ISREG(st.mode);
-}
-
 static void tell(struct findings *f, const struct fate *fate)
 {
 	if (fate->lost_in)
@@ -173,7 +165,7 @@ int proof_later_dropins(struct findings *f, struct rootfs *root, const struct st
 	for (size_t i = 0; i < params->count; i++)
 		fates[i].param = params->items[i];
 	for (size_t i = 0; result == 0 && i < files.count; i++)
-		if (is_file(root, files.items[i]))
+		if (rootfs_is_file(root, files.items[i]))
 			result = follow_file(fates, params->count, root, files.items[i], err);
 	for (size_t i = 0; result == 0 && i < params->count; i++)
 		tell(f, &fates[i]);

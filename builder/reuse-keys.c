@@ -4,6 +4,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "bake.h"
 #include "data.h"
 #include "reuse-internal.h"
 #include "reuse.h"
@@ -137,19 +138,12 @@ int reuse_image_key(struct cache_key **ret, const struct build *b, struct error 
 	return 0;
 }
 
-/* A directory of packages and a .run file are for who has no network. */
-static bool packages_may_be_fetched(const struct options *o)
-{
-	return o->network || !o->driver_branch || o->driver_source == DRIVER_DISTRO ||
-	       o->driver_source == DRIVER_NVIDIA_REPO;
-}
-
 bool build_uses_network_packages(const struct build *b)
 {
 	const struct options *o = b->options;
 	const bool lacks_toolkit = !b->containerd.runtime_binary || b->toolkit_install.count > 0;
 
-	if (!packages_may_be_fetched(o))
+	if (!bake_is_online(b))
 		return false;
 	return o->driver_branch || (o->containerd_runtime && lacks_toolkit);
 }

@@ -15,10 +15,8 @@
 
 struct reuse *reuse_of(struct build *b)
 {
-	if (!b->reuse) {
+	if (!b->reuse)
 		b->reuse = mem_alloc(sizeof(*b->reuse));
-		*b->reuse = (struct reuse){0};
-	}
 	return b->reuse;
 }
 

@@ -191,6 +191,14 @@ bool rootfs_is_dir(struct rootfs *r, const char *path)
 	return rootfs_stat(r, path, &st, &ignored) == 1 && S_ISDIR(st.mode);
 }
 
+bool rootfs_is_file(struct rootfs *r, const char *path)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	struct rootfs_stat st = {0};
+
+	return rootfs_stat(r, path, &st, &ignored) == 1 && S_ISREG(st.mode);
+}
+
 int rootfs_readlink(struct rootfs *r, const char *path, char **ret, struct error *err)
 {
 	CLEANUP_FREE char *real = NULL;

@@ -113,6 +113,7 @@ int rootfs_stat(struct rootfs *r, const char *path, struct rootfs_stat *ret, str
 /* Whether it exists after following links; an error counts as no. */
 bool rootfs_exists(struct rootfs *r, const char *path);
 bool rootfs_is_dir(struct rootfs *r, const char *path);
+bool rootfs_is_file(struct rootfs *r, const char *path); /* a regular one */
 /* The link's own text. */
 int rootfs_readlink(struct rootfs *r, const char *path, char **ret, struct error *err);
 /* Names in a directory, sorted by strcmp, without "." and ".."; a missing one is empty. */

@@ -239,14 +239,6 @@ int transaction_reuse(struct build *b, const char *name, const struct strv *inpu
 
 /* --- Keeping it --- */
 
-/* Whether it is still there. 1, 0, -1. */
-static int is_there(const struct build *b, const char *path, struct error *err)
-{
-	struct rootfs_stat st;
-
-	return rootfs_lstat(b->root, path, &st, err);
-}
-
 /*
  * What was changed before and is not among the changes any more: removed, though the base never had
  * it; or a directory that is again as the base has it.
@@ -255,6 +247,7 @@ static int add_taken_back(const struct build *b, const struct strv *before, stru
                           struct strv *removed, struct error *err)
 {
 	CLEANUP_STRV struct strv back = {0};
+	struct rootfs_stat st;
 
 	for (size_t i = 0; i < before->count; i++) {
 		const char *path = before->items[i];
@@ -262,7 +255,7 @@ static int add_taken_back(const struct build *b, const struct strv *before, stru
 
 		if (strv_has(changed, path) || strv_has(removed, path))
 			continue;
-		there = is_there(b, path, err);
+		there = rootfs_lstat(b->root, path, &st, err);
 		if (there < 0)
 			return -1;
 		strv_add(there ? &back : removed, path);
