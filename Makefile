@@ -168,7 +168,7 @@ check-drivers: deps all ## slow: real driver packages on real guests, about an h
 PUBLISH_BATS := $(wildcard tests/publish/*.bats)
 
 .PHONY: check-publish
-check-publish: all ## publish to real servers: nginx, Apache, a registry, Glance, mocks of the rest
+check-publish: all ## publish to real servers: nginx, Apache, Swift, a registry, Glance, a mock of VCO
 	tools/install-deps.sh build test publish
 	tests/lib/run-tests.sh $(PUBLISH_BATS)
 	tests/lib/publish-table.sh
