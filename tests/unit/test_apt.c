@@ -16,9 +16,9 @@ static void test_lines(void)
 	static const char text[] =
 		"# comment\n"
 		"deb cdrom:[Debian 12 _Bookworm_ - Official]/ bookworm main\n"
-		"deb-src http://deb.debian.org/debian bookworm main\n"
+		"deb-src http://deb.example.org/debian bookworm main\n"
 		"\n"
-		"  deb  http://deb.debian.org/debian   bookworm main contrib # more\n"
+		"  deb  http://deb.example.org/debian   bookworm main contrib # more\n"
 		"deb [ arch=amd64 signed-by=/usr/share/keyrings/docker.asc ] "
 		"https://download.docker.com/linux/debian bookworm stable\n"
 		"deb [trusted=yes] file:/srv/repo ./\n";
@@ -34,7 +34,7 @@ static void test_lines(void)
 	check_str(s.items[1].signed_by, "/usr/share/keyrings/docker.asc", "a line's key is found");
 	lines = apt_sources_lines(&s);
 	check_str(lines,
-	          "deb http://deb.debian.org/debian bookworm main contrib\n"
+	          "deb http://deb.example.org/debian bookworm main contrib\n"
 	          "deb [arch=amd64 signed-by=/usr/share/keyrings/docker.asc] "
 	          "https://download.docker.com/linux/debian bookworm stable\n"
 	          "deb [trusted=yes] file:/srv/repo ./ \n",
@@ -45,7 +45,7 @@ static const char deb822[] =
 	"# See sources.list(5)\n"
 	"Types: deb deb-src\n"
 	"# a comment in between\n"
-	"URIs: http://archive.ubuntu.com/ubuntu/\n"
+	"URIs: http://archive.example.org/ubuntu/\n"
 	"suites: noble noble-updates\n"
 	" noble-security\n"
 	"Components: main restricted\n"
@@ -82,7 +82,7 @@ static void test_stanzas(void)
 	text = apt_sources_stanzas(&s);
 	check_str(text,
 	          "Types: deb\n"
-	          "URIs: http://archive.ubuntu.com/ubuntu/\n"
+	          "URIs: http://archive.example.org/ubuntu/\n"
 	          "Suites: noble noble-updates noble-security\n"
 	          "Components: main restricted\n"
 	          "Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg\n"
@@ -119,8 +119,8 @@ static char *rewritten(const char *text, const char *path, const char *distribut
 static void test_mirrors(void)
 {
 	static const char debian[] =
-		"deb http://deb.debian.org/debian bookworm main\n"
-		"deb http://security.debian.org/debian-security bookworm-security main\n"
+		"deb http://deb.example.org/debian bookworm main\n"
+		"deb http://security.example.org/debian-security bookworm-security main\n"
 		"deb [signed-by=/k.gpg] https://apt.example.com/debian bookworm main\n";
 	CLEANUP_FREE char *all = rewritten(debian, "s.list", "debian", "http://m/debian/");
 	CLEANUP_FREE char *both =
@@ -146,14 +146,14 @@ static void test_mirrors(void)
 	          "deb http://m/b bookworm-security main\n"
 	          "deb [signed-by=/k.gpg] https://apt.example.com/debian bookworm main\n",
 	          "the security archive has a mirror of its own");
-	check(strstr(security, "deb http://deb.debian.org/debian bookworm main\n") &&
+	check(strstr(security, "deb http://deb.example.org/debian bookworm main\n") &&
 	              strstr(security, "deb https://m/b bookworm-security main\n"),
 	      "a mirror for security alone leaves the rest");
 	check(strstr(ubuntu, "URIs: http://m/ubuntu\nSuites: noble noble-updates\n") &&
 	              strstr(ubuntu, "URIs: http://m/ubuntu\nSuites: noble-security\n"),
 	      "Ubuntu's security suite comes from the same mirror");
 	check(strstr(split,
-	             "URIs: http://archive.ubuntu.com/ubuntu/\nSuites: noble noble-updates\n") &&
+	             "URIs: http://archive.example.org/ubuntu/\nSuites: noble noble-updates\n") &&
 	              strstr(split, "URIs: http://s/u\nSuites: noble-security\n"),
 	      "a stanza with both kinds of suites is split");
 	check(strstr(bad, "is not the URL of a mirror") != NULL, "a quote in a URL is refused");
@@ -523,7 +523,7 @@ static void test_urls(void)
 {
 	check(apt_url_is_sane(
 		      "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/") &&
-	              apt_url_is_sane("http://user:pass@127.0.0.1:3142/deb.debian.org?a=b"),
+	              apt_url_is_sane("http://user:pass@127.0.0.1:3142/deb.example.org?a=b"),
 	      "URLs are taken");
 	check(!apt_url_is_sane("http://x/\nDir \"/\"") && !apt_url_is_sane("http://x/\";") &&
 	              !apt_url_is_sane("http://x/ y") && !apt_url_is_sane("ftp://x/") &&
