@@ -73,6 +73,7 @@ struct build {
 	const char *block_path;     /* of the modprobe.d file in the image */
 	char *block_text;           /* its content */
 	struct strv block_paths;    /* where it stands: all that the generator copies it from */
+	bool drops_gpu_modules;     /* the generator's drop_path was written */
 	char *generator_conf;       /* text of the generator's conf_path; NULL: it needs none */
 	struct strv blocked;        /* module names in it */
 	struct strv params;         /* parameters that every entry must hold */

@@ -89,34 +89,30 @@ static int initramfs_check(struct build *b, struct error *err)
 }
 
 /* With the modules that are there now, a baked driver's among them. */
-static int write_conf(struct build *b, const struct generator *g, struct error *err)
+static int write_conf(struct build *b, const struct generator *g, const struct strv *gpu_modules,
+                      struct error *err)
 {
-	CLEANUP_STRV struct strv gpu_modules = {0};
 	const struct generator_conf conf = {.guest = b->guest,
 	                                    .blocked = &b->blocked,
 	                                    .block_paths = &b->block_paths,
-	                                    .gpu_modules = &gpu_modules};
+	                                    .gpu_modules = gpu_modules};
 
 	if (!g->conf_path)
 		return 0;
-	if (generator_gpu_modules(&gpu_modules, b->root, err) < 0)
-		return -1;
 	free(b->generator_conf);
 	b->generator_conf = g->conf_text(&conf);
 	return rootfs_write(b->root, g->conf_path, b->generator_conf, strlen(b->generator_conf),
 	                    0644, err);
 }
 
-static bool needs_drop(const struct build *b, const struct generator *g)
-{
-	return g->drop_path && b->options->driver_branch && strv_has(&b->options->stages, "driver");
-}
-
-static int write_drop(struct build *b, const struct generator *g, struct error *err)
+/* For any driver that is there: baked, the base's own, or put there by a script of the user's. */
+static int write_drop(struct build *b, const struct generator *g, const struct strv *gpu_modules,
+                      struct error *err)
 {
 	CLEANUP_FREE char *text = NULL;
 
-	if (!needs_drop(b, g))
+	b->drops_gpu_modules = g->drop_path && gpu_modules->count > 0;
+	if (!b->drops_gpu_modules)
 		return 0;
 	if (data_read(b->data_dir, g->drop_data, &text, err) < 0)
 		return -1;
@@ -125,6 +121,7 @@ static int write_drop(struct build *b, const struct generator *g, struct error *
 
 static int initramfs_apply(struct build *b, struct error *err)
 {
+	CLEANUP_STRV struct strv gpu_modules = {0};
 	const struct generator *g;
 	const char *program;
 
@@ -132,7 +129,8 @@ static int initramfs_apply(struct build *b, struct error *err)
 	if (guest_read_kernels(b->guest, b->root, err) < 0 ||
 	    find_generator(&g, &program, b, b->root, err) < 0)
 		return -1;
-	if (write_conf(b, g, err) < 0 || write_drop(b, g, err) < 0)
+	if (generator_gpu_modules(&gpu_modules, b->root, err) < 0 ||
+	    write_conf(b, g, &gpu_modules, err) < 0 || write_drop(b, g, &gpu_modules, err) < 0)
 		return -1;
 	return initramfs_make_all(b, g, program, err);
 }
@@ -143,7 +141,7 @@ static int verify_drop(struct build *b, const struct generator *g, struct error 
 	struct rootfs_stat st;
 	int there;
 
-	if (!needs_drop(b, g))
+	if (!b->drops_gpu_modules)
 		return 0;
 	if (data_read(b->data_dir, g->drop_data, &text, err) < 0 ||
 	    proof_file(&b->findings, b->result_root, "initramfs.drop", g->drop_path, text, err) < 0)
