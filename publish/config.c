@@ -460,8 +460,10 @@ static int secret_file_text(const char *path, char **ret, struct error *err)
 
 	if (secret_read_file(path, SECRET_MAX_BYTES, &text, &is_open, err) < 0)
 		return -1;
-	if (is_open)
-		return secret_refuse_open(path, err);
+	if (is_open) {
+		secret_refuse_open(path, err);
+		return -1;
+	}
 	*ret = STEAL(text);
 	return 0;
 }
