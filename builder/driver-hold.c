@@ -67,12 +67,15 @@ static bool is_package_name(const char *name)
 	       name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789+-.")] == '\0';
 }
 
-int driver_hold(struct rootfs *root, const struct strv *names, struct error *err)
+/* Without apt's binary caches, which would stay behind in the image. */
+static int mark(struct rootfs *root, const char *what, const struct strv *names, struct error *err)
 {
-	CLEANUP_STRV struct strv argv = {0};
+	CLEANUP_STRV struct strv argv =
+		strv_split("apt-mark -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=", " ");
+	size_t fixed;
 
-	strv_add(&argv, "apt-mark");
-	strv_add(&argv, "hold");
+	strv_add(&argv, what);
+	fixed = argv.count;
 	for (size_t i = 0; i < names->count; i++)
 		if (is_package_name(names->items[i]))
 			strv_add(&argv, names->items[i]);
@@ -82,8 +85,20 @@ int driver_hold(struct rootfs *root, const struct strv *names, struct error *err
 		.timeout_ms = HOLD_TIMEOUT_MS,
 	};
 
-	return rootfs_run(root, &command, err) < 0
+	return argv.count > fixed ? rootfs_run(root, &command, err) : 0;
+}
+
+int driver_hold(struct rootfs *root, const struct strv *names, struct error *err)
+{
+	return mark(root, "hold", names, err) < 0
 	               ? error_prefix(err, "cannot hold the packages of driver and kernels")
+	               : 0;
+}
+
+int driver_unhold(struct rootfs *root, const struct strv *names, struct error *err)
+{
+	return mark(root, "unhold", names, err) < 0
+	               ? error_prefix(err, "cannot lift the holds of the driver's packages")
 	               : 0;
 }
 

@@ -22,7 +22,8 @@ void driver_hold_names(struct strv *ret, const struct driver_plan *plan, const c
 /* The two files' texts, owned by the caller. installed: "name=version" of all packages. */
 char *driver_preferences_text(const struct strv *held, const struct strv *installed);
 char *driver_unattended_text(const struct strv *held);
-/* Marks them as held, by the image's own apt-mark(8). */
+/* Marks them as held, or no longer, by the image's own apt-mark(8). */
 int driver_hold(struct rootfs *root, const struct strv *names, struct error *err);
+int driver_unhold(struct rootfs *root, const struct strv *names, struct error *err);
 
 #endif

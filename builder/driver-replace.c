@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "driver-command.h"
+#include "driver-hold.h"
 #include "driver-kernel.h"
 #include "driver-replace.h"
 #include "driver-run.h"
@@ -124,14 +125,12 @@ static void names_of(struct strv *ret, const struct strv *packages)
 static int lift_holds(struct rootfs *root, const struct strv *names, const struct strv *held,
                       struct error *err)
 {
-	CLEANUP_STRV struct strv argv = strv_split("apt-mark unhold", " ");
-	struct guest_command c = {0};
+	CLEANUP_STRV struct strv ours = {0};
 
 	for (size_t i = 0; i < held->count; i++)
 		if (strv_has(names, held->items[i]))
-			strv_add(&argv, held->items[i]);
-	c.argv = (const char *const *)argv.items;
-	return argv.count > 2 ? rootfs_run(root, &c, err) : 0;
+			strv_add(&ours, held->items[i]);
+	return driver_unhold(root, &ours, err);
 }
 
 static int remove_packages(struct rootfs *root, const struct driver_facts *facts, struct apt *apt,
