@@ -16,7 +16,7 @@
 #define REDIRECTS_MAX 5
 #define SECRET_MIN    4 /* shorter ones would scrub half of every text */
 
-int http_new(struct http **ret, const struct http_options *options, struct error *err)
+static int make(struct http **ret, const struct http_options *options, struct error *err)
 {
 	struct http *h = mem_alloc(sizeof(*h));
 
@@ -26,10 +26,22 @@ int http_new(struct http **ret, const struct http_options *options, struct error
 		free(h);
 		return error_set(err, "cannot start libcurl");
 	}
-	if (options->insecure)
-		log_warn(options->log, "certificates are not checked ('verify_tls: false')");
 	*ret = h;
 	return 0;
+}
+
+int http_new(struct http **ret, const struct http_options *options, struct error *err)
+{
+	if (make(ret, options, err) < 0)
+		return -1;
+	if (options->insecure)
+		log_warn(options->log, "certificates are not checked ('verify_tls: false')");
+	return 0;
+}
+
+int http_twin(struct http **ret, const struct http *http, struct error *err)
+{
+	return make(ret, &http->options, err);
 }
 
 void http_trust(struct http *h, const char *ca_file, bool insecure)

@@ -38,6 +38,8 @@ struct http_options {
 
 struct http;
 int http_new(struct http **ret, const struct http_options *options, struct error *err);
+/* Another connection with the same options, for another thread. */
+int http_twin(struct http **ret, const struct http *http, struct error *err);
 void http_free(struct http *http);
 /* Other certificates from here on, as a cloud's own file says. ca_file: borrowed; NULL: as it was.
  */

@@ -17,23 +17,6 @@ static bool is_multipart(const struct s3 *s)
 	return s->parts > 1;
 }
 
-/* Servers write "abc", &quot;abc&quot; or abc. */
-static char *bare(const char *etag)
-{
-	size_t length = strlen(etag);
-
-	return length >= 2 && etag[0] == '"' && etag[length - 1] == '"'
-	               ? mem_copy(etag + 1, length - 2)
-	               : str_copy(etag);
-}
-
-static uint64_t part_size(const struct publish_image *i, uint64_t number)
-{
-	uint64_t offset = (number - 1) * i->part_bytes;
-
-	return i->size_bytes - offset < i->part_bytes ? i->size_bytes - offset : i->part_bytes;
-}
-
 /* What the server has of a part, if it is right: its ETag to 'parts'. An ETag that is no MD5 (of an
  * encrypted store) is known from the reply to the part's PUT. */
 static void take_part(struct publish_job *job, const char *xml, json_t *parts)
@@ -41,13 +24,13 @@ static void take_part(struct publish_job *job, const char *xml, json_t *parts)
 	CLEANUP_FREE char *number_text = xml_tag(xml, "PartNumber", NULL);
 	CLEANUP_FREE char *size_text = xml_tag(xml, "Size", NULL);
 	CLEANUP_FREE char *quoted = xml_tag(xml, "ETag", NULL);
-	CLEANUP_FREE char *etag = quoted ? bare(quoted) : NULL;
+	CLEANUP_FREE char *etag = quoted ? s3_bare_etag(quoted) : NULL;
 	uint64_t number, size;
 
 	if (!number_text || !size_text || !etag ||
 	    str_parse_uint(number_text, job->image->part_md5.count, &number) < 0 || number == 0 ||
 	    str_parse_uint(size_text, UINT64_MAX, &size) < 0 ||
-	    size != part_size(job->image, number) ||
+	    size != s3_part_size(job->image, number) ||
 	    (!str_equal(etag, job->image->part_md5.items[number - 1]) &&
 	     !str_equal(etag, publish_part(job, number))))
 		return;
@@ -170,63 +153,12 @@ int s3_begin(struct publish_job *job, struct error *err)
 	return is_multipart(s) && alive == 0 ? initiate(job, err) : 0;
 }
 
-static int send_part(struct publish_job *job, uint64_t number, uint64_t before, struct error *err)
-{
-	const struct s3 *s = job->own;
-	const struct publish_image *i = job->image;
-	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
-	CLEANUP_STRV struct strv query = {0};
-	CLEANUP_FREE char *id = http_escape(publish_recalled(job, "upload_id"), false);
-	CLEANUP_FREE char *key = str_format("%llu", (unsigned long long)number);
-	CLEANUP_FREE char *etag = NULL;
-	const struct http_body body = {.fd = i->fd,
-	                               .fd_offset = (number - 1) * i->part_bytes,
-	                               .fd_size = part_size(i, number)};
-	const struct s3_request request = {.method = "PUT",
-	                                   .key = s->key,
-	                                   .query = &query,
-	                                   .body = &body,
-	                                   .payload_sha256 = i->part_sha256.items[number - 1],
-	                                   .idempotent = true,
-	                                   .tell = true,
-	                                   .before = before};
-
-	strv_addf(&query, "partNumber=%s", key);
-	strv_addf(&query, "uploadId=%s", id);
-	if (s3_call(job, &request, false, &reply, err) < 0) {
-		if (reply.status == 404 && reply.body && strstr(reply.body, "NoSuchUpload"))
-			err->code = EXIT_PUBLISH; /* the next run begins another one */
-		return error_prefix(err, "part %s", key);
-	}
-	if (!http_header(&reply, "etag"))
-		return error_set(err, "part %s: the server took it and gave no ETag", key);
-	etag = bare(http_header(&reply, "etag"));
-	return publish_remember_part(job, number, etag, err);
-}
-
-static int send_parts(struct publish_job *job, struct error *err)
-{
-	const struct s3 *s = job->own;
-	uint64_t done = 0;
-
-	for (uint64_t n = 1; n <= s->parts; n++)
-		if (publish_part(job, n))
-			job->resumed_from += part_size(job->image, n);
-	for (uint64_t n = 1; n <= s->parts; n++) {
-		if (publish_check_stop(job, err) < 0 ||
-		    (!publish_part(job, n) && send_part(job, n, done, err) < 0))
-			return -1;
-		done += part_size(job->image, n);
-		publish_progress(job, done, job->image->size_bytes);
-	}
-	return 0;
-}
-
 static int send_whole(struct publish_job *job, struct error *err)
 {
 	const struct s3 *s = job->own;
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
 	CLEANUP_STRV struct strv headers = {0};
+	struct publish_telling telling = {.job = job, .all_bytes = job->image->size_bytes};
 	const struct http_body body = {.fd = job->image->fd, .fd_size = job->image->size_bytes};
 	const struct s3_request request = {.method = "PUT",
 	                                   .key = s->key,
@@ -234,7 +166,8 @@ static int send_whole(struct publish_job *job, struct error *err)
 	                                   .body = &body,
 	                                   .payload_sha256 = job->image->sha256,
 	                                   .idempotent = true,
-	                                   .tell = true};
+	                                   .on_sent = publish_on_sent,
+	                                   .sent_opaque = &telling};
 
 	strv_add(&headers, "Content-Type: application/octet-stream");
 	strv_addf(&headers, "x-amz-meta-sha256: %s", job->image->sha256);
@@ -251,7 +184,7 @@ int s3_send_image(struct publish_job *job, struct error *err)
 		job->resumed_from = job->image->size_bytes;
 		return 0;
 	}
-	return is_multipart(s) ? send_parts(job, err) : send_whole(job, err);
+	return is_multipart(s) ? s3_send_parts(job, err) : send_whole(job, err);
 }
 
 static char *complete_text(struct publish_job *job)

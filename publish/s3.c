@@ -72,6 +72,21 @@ static int read_endpoint(struct publish_job *job, struct s3 *s, struct error *er
 	return 0;
 }
 
+static int read_lanes(const struct publish_job *job, struct s3 *s, struct error *err)
+{
+	const char *text = publish_setting(job->where, "upload_concurrency");
+	uint64_t lanes = S3_LANES;
+
+	if (json_object_get(job->where->settings, "upload_concurrency") &&
+	    (!text || str_parse_uint(text, S3_LANES_MAX, &lanes) < 0 || lanes == 0)) {
+		error_set(err, "'upload_concurrency' must be a number of parts, 1 to %d",
+		          S3_LANES_MAX);
+		return error_code(err, EXIT_USAGE);
+	}
+	s->lanes = (size_t)lanes;
+	return 0;
+}
+
 static char *with_prefix(const char *prefix, char *path)
 {
 	CLEANUP_FREE char *owned = path;
@@ -110,7 +125,8 @@ static int s3_check(struct publish_job *job, struct error *err)
 	const char *public = publish_setting(job->where, "public_url");
 	CLEANUP_FREE char *path = NULL;
 
-	if (read_endpoint(job, s, err) < 0 || read_credentials(job, s, err) < 0)
+	if (read_endpoint(job, s, err) < 0 || read_lanes(job, s, err) < 0 ||
+	    read_credentials(job, s, err) < 0)
 		return -1;
 	s->region = str_copy(region ? region : "us-east-1");
 	s->key = with_prefix(prefix, layout_file(job->image));
@@ -183,23 +199,21 @@ int s3_send(struct publish_job *job, const struct s3_request *r, struct http_rep
 	CLEANUP_FREE char *query = sigv4_query(r->query);
 	CLEANUP_FREE char *url =
 		str_format("%s%s%s%s", s->scheme_host, path, *query ? "?" : "", query);
-	struct publish_telling telling = {
-		.job = job, .before_bytes = r->before, .all_bytes = job->image->size_bytes};
 	const struct http_request request = {
 		.method = r->method,
 		.url = url,
 		.headers = &headers,
 		.body = r->body,
 		.idempotent = r->idempotent,
-		.on_sent = r->tell ? publish_on_sent : NULL,
-		.sent_opaque = &telling,
+		.on_sent = r->on_sent,
+		.sent_opaque = r->sent_opaque,
 		.reply_timeout_s = r->reply_timeout_s,
 	};
 	int result;
 
 	sign(s, r, path, &headers);
 	result = http_send(job->http, &request, ret, ret_unknown, err);
-	if (r->tell)
+	if (r->on_sent)
 		job->sent_bytes += ret->sent_bytes;
 	return result;
 }
@@ -337,8 +351,9 @@ static int s3_verify(struct publish_job *job, enum publish_verify how, struct er
 	return 0;
 }
 
-static const char *const keys[] = {"!endpoint",  "!bucket",    "region", "prefix",
-                                   "path_style", "public_url", NULL};
+static const char *const keys[] = {
+	"!endpoint",          "!bucket", "region", "prefix", "path_style", "public_url",
+	"upload_concurrency", NULL};
 static const char *const secret_keys[] = {"access_key", "secret_key", "session_token", NULL};
 
 const struct publish_backend publish_s3 = {

@@ -5,6 +5,9 @@
 
 #include "publish/layout.h"
 
+#define S3_LANES     4 /* more than one connection fills most ways */
+#define S3_LANES_MAX 16
+
 struct s3 {
 	char *scheme_host; /* "https://host:port" */
 	char *host, *base; /* base: path of the bucket, encoded, "" or "/bucket" */
@@ -14,6 +17,7 @@ struct s3 {
 	char *etag;                       /* as it should be: a hint */
 	bool etag_as_predicted;           /* of the last look */
 	uint64_t parts;
+	size_t lanes; /* parts that are under way at the same time */
 };
 
 /* One signed request. */
@@ -23,9 +27,11 @@ struct s3_request {
 	const struct strv *headers; /* more, to be signed */
 	const struct http_body *body;
 	const char *payload_sha256; /* NULL: of no body */
-	bool idempotent, tell;      /* tell: the body counts for the progress */
-	uint64_t before;            /* bytes that are there already, for the progress */
+	bool idempotent;
 	unsigned reply_timeout_s;
+	/* As in http_request; a body with it counts as sent bytes of the image. */
+	void (*on_sent)(void *sent_opaque, uint64_t sent_bytes);
+	void *sent_opaque;
 };
 /* 0: a reply, of whatever status. *ret_unknown may be NULL. */
 int s3_send(struct publish_job *job, const struct s3_request *request, struct http_reply *ret,
@@ -47,5 +53,10 @@ int s3_begin(struct publish_job *job, struct error *err);
 int s3_send_image(struct publish_job *job, struct error *err);
 int s3_complete(struct publish_job *job, struct error *err);
 int s3_leftovers(struct publish_job *job, bool remove, struct strv *ret, struct error *err);
+/* s3-parts.c: sends the parts that are missing; each is remembered as soon as it was taken. */
+int s3_send_parts(struct publish_job *job, struct error *err);
+uint64_t s3_part_size(const struct publish_image *image, uint64_t number); /* number: from 1 on */
+/* Servers write "abc", &quot;abc&quot; or abc. Owned by the caller. */
+char *s3_bare_etag(const char *etag);
 
 #endif

@@ -206,7 +206,7 @@ sys.exit(code)'
 }
 
 @test "s3: credentials that end in the middle are told; a run with fresh ones sends the rest" {
-	use s3
+	use s3 'upload_concurrency: 1'
 	mock_faults fault '[{"on": "PUT .*partNumber=2", "do": "status", "status": 403,
 		"body": "<Error><Code>ExpiredToken</Code></Error>"}]'
 	go
@@ -676,4 +676,17 @@ check_endless() { # BACKEND
 	expect_status 1
 	expect_in "$out" "no such user: alice, ***"
 	expect_not_in "$out" $'\033'
+}
+
+@test "the search for secrets finds each form of one" {
+	local place=$BATS_TEST_TMPDIR/leak form
+	for form in "$FAULT_PASSWORD" "$(printf 'alice:%s' "$FAULT_PASSWORD" | base64)" \
+		"$(printf 'a:%s' "$FAULT_PASSWORD" | base64)" "$(printf 'ab:%s' "$FAULT_PASSWORD" | base64)" \
+		"$(printf %s "$FAULT_PASSWORD" | base64)" "https://host/x?X-Amz-Signature=00" \
+		"AWS4-HMAC-SHA256 Signature=00" "X-Auth-Token: gAAAAABn"; do
+		echo "x $form y" >"$place"
+		if no_secrets "$BATS_TEST_TMPDIR"; then return 1; fi
+	done
+	rm "$place"
+	no_secrets "$BATS_TEST_TMPDIR"
 }

@@ -33,7 +33,7 @@ setup() {
 	targets "$area"
 }
 
-targets() { # prefix
+targets() { # prefix [parts at once]: one after the other, so that a test knows which is under way
 	cat >"$TARGETS" <<-YAML
 		targets:
 		  store:
@@ -43,6 +43,7 @@ targets() { # prefix
 		    prefix: "$1"
 		    access_key: {env: S3_KEY}
 		    secret_key: {env: S3_SECRET}
+		    upload_concurrency: ${2:-1}
 	YAML
 }
 
@@ -119,6 +120,55 @@ uploads() { # open multipart uploads of this test
 	cmp "$IMAGE" "$BATS_TEST_TMPDIR/fetched"
 	[ ! -e "$IMAGE.publish-state.json" ]
 	cell killed "in part 2 of 3: $((SIZE - part)) of $SIZE sent, part 1 kept"
+}
+
+has_parts() { # NUMBER...: the state remembers them
+	local number
+	for number in "$@"; do
+		jq -e --arg n "$number" '[.slots[].parts[$n]] | any' "$IMAGE.publish-state.json" >/dev/null || return
+	done
+}
+
+@test "parts go side by side: the second and third are taken while the first one stands, and stay so" {
+	local part=$((16 * 1024 * 1024))
+	targets "$area" 4
+	gate_rule line '^PUT .*partNumber=1&'
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	wait_until 30 has_parts 2 3
+	publish_kill
+	gate_drop
+	expect_no_index
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	expect_value "$IMAGE" store/default bytes_sent "$part"
+	expect_value "$IMAGE" store/default resumed_from $((SIZE - part))
+	fetch "1.0/$SUM/node.qcow2"
+	cmp "$IMAGE" "$BATS_TEST_TMPDIR/fetched"
+}
+
+@test "a part whose connection breaks is sent again beside the others" {
+	sed -i '/upload_concurrency/d' "$TARGETS"
+	gate_rule line '^PUT .*partNumber=2&'
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	wait_until 30 has_parts 1 3
+	gate_drop
+	wait "$publisher"
+	expect_value "$IMAGE" store/default resumed_from 0
+	fetch "1.0/$SUM/node.qcow2"
+	cmp "$IMAGE" "$BATS_TEST_TMPDIR/fetched"
+}
+
+@test "parts at once are a number from 1 to 16" {
+	local wrong
+	for wrong in 0 17 -1 four true '[2]'; do
+		targets "$area" "$wrong"
+		publish "$IMAGE" --image-version=1.0
+		expect_status 2
+		expect_in "$out" upload_concurrency
+	done
+	[ "$(writes)" -eq 0 ]
 }
 
 killed_before() { # REGEX of the request that never comes
