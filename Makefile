@@ -19,6 +19,9 @@ pkgdatadir := $(PREFIX)/share/gpuimg
 PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES))
 PKG_LIBS   = $(shell pkg-config --libs $(PACKAGES))
 
+# Where a target compiles by itself: all processors, unless the user said how many.
+JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # 'make V=1' shows the whole commands.
 V ?= 0
 SAY_0 = @printf '  %-4s %s\n'
@@ -87,7 +90,7 @@ ARGS ?=
 .PHONY: image
 image: ## install what is missing, build, make dist/NAME.qcow2, boot-test it
 	tools/install-deps.sh build
-	$(MAKE) all
+	$(MAKE) $(JOBS) all
 	$(BUILD)/build-gpu-base-image $(ARGS) $(BASE)
 
 .PHONY: deps
@@ -126,9 +129,9 @@ FUZZ_SECONDS ?= 12
 .PHONY: test
 test: deps ## everything that a fresh machine can run; what CI runs
 	rm -rf $(BUILD)/test-out
-	$(MAKE) all units tries
-	$(MAKE) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
-	$(MAKE) fuzz
+	$(MAKE) $(JOBS) all units tries
+	$(MAKE) $(JOBS) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
+	$(MAKE) $(JOBS) fuzz
 	tests/lib/run-tests.sh $(UNITS:$(BUILD)/%=$(ASAN_BUILD)/%) $(CHECK_BATS) $(IMAGE_BATS) tests/publish/dir.bats $(QEMU_BATS)
 
 .PHONY: units
@@ -143,7 +146,7 @@ check: all units ## unit tests and the command line, without appliance or networ
 
 .PHONY: check-asan
 check-asan: ## the unit tests under ASan and UBSan
-	$(MAKE) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
+	$(MAKE) $(JOBS) BUILD=$(ASAN_BUILD) CFLAGS='$(ASAN_FLAGS)' LDFLAGS='$(ASAN_FLAGS)' units
 	tests/lib/run-tests.sh $(UNITS:$(BUILD)/%=$(ASAN_BUILD)/%)
 
 .PHONY: check-image
@@ -177,18 +180,18 @@ FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_
 
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## each fuzzer for FUZZ_SECONDS
-	for f in $(FUZZERS); do \
-		$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -print_final_stats=0 \
-			-verbosity=0 || exit 1; done
+	printf '%s\n' $(FUZZERS) | xargs -P $(shell nproc) -n 1 sh -c '"$$0" \
+		-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -print_final_stats=0 -verbosity=0'
 
 FUZZ_SOURCES := $(wildcard builder/initramfs*.c builder/config*.c builder/qcow2*.c builder/fatfs-*.c \
 		builder/bls*.c builder/cmdline*.c builder/default-grub*.c builder/toml*.c builder/module-*.c) \
 	$(addprefix builder/,$(addsuffix .c,containerd-files containerd-edits containerd-paths \
-		containerd-wanted containerd-dump clock error fd grubenv log proc rootfs str sums uki))
+		containerd-wanted containerd-dump clock error fd grubenv json-text log proc rootfs str sums uki)) \
+	$(addprefix publish/,$(addsuffix .c,jwt layout oci-challenge xml-tags))
 FUZZ_OBJECTS := $(FUZZ_SOURCES:%.c=$(BUILD)/fuzz/%.o)
 FUZZ_CFLAGS  := -std=c17 -g -O1 -pthread
 .SECONDARY: $(FUZZ_OBJECTS)
-$(BUILD)/fuzz/builder/%.o: builder/%.c
+$(FUZZ_OBJECTS): $(BUILD)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(SAY) FUZZ $<
 	$(RUN)clang $(OUR_CPPFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
