@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * containerd's configuration files, as texts: which version each is of, what they import, and the
- *edits that give it a runtime. Schemas (containerd: docs/man/containerd-config.toml.5.md,
- *RELEASES.md, services/server/config/config.go): version 1 or none   plugins.cri version 2
- *plugins."io.containerd.grpc.v1.cri" version 3, 4        plugins."io.containerd.cri.v1.runtime"
+ * edits that give it a runtime. Schemas (containerd: docs/man/containerd-config.toml.5.md,
+ * RELEASES.md, services/server/config/config.go), by the section that CRI has:
+ *
+ * - version 1, or none: plugins.cri
+ * - version 2: plugins."io.containerd.grpc.v1.cri"
+ * - version 3 and 4: plugins."io.containerd.cri.v1.runtime"
+ *
  * containerd 1.x replaces a plugin's whole section by that of a file that is read later, so there
- *the runtime goes into the file whose section wins; 2.x merges deeply, and a drop-in must have the
- *version of the file that imports it (a higher one is fatal in 2.3, or hides the whole CRI section
- *in 2.0 to 2.2).
+ * the runtime goes into the file whose section wins; 2.x merges deeply, and a drop-in must have the
+ * version of the file that imports it (a higher one is fatal in 2.3, or hides the whole CRI section
+ * in 2.0 to 2.2).
  */
 #ifndef GPUIMG_CONTAINERD_CONFIG_H
 #define GPUIMG_CONTAINERD_CONFIG_H
@@ -16,6 +20,14 @@
 #include "rootfs.h"
 #include "str.h"
 #include "toml.h"
+
+/* Where containerd looks for a pattern without a '/' in front: from its working directory (/)
+ * before 1.6.30 and 1.7.16, from the directory of the file that has it since. */
+enum containerd_globs {
+	CONTAINERD_GLOBS_UNKNOWN,
+	CONTAINERD_GLOBS_FROM_ROOT,
+	CONTAINERD_GLOBS_FROM_FILE
+};
 
 #define CONTAINERD_MAIN_PATH   "/etc/containerd/config.toml"
 #define CONTAINERD_DROPIN_NAME "99-gpuimg-nvidia.toml"
@@ -26,10 +38,9 @@ struct containerd_file {
 	char *text;
 	struct toml *toml;
 	int version; /* 0: it says none */
-	/* 0, or the only major version that loads it: 1.x looks for relative patterns from its
-	 * working directory (/), 2.x from the directory of the file that has them. 2 means 2 and
-	 * later. */
-	int only_major;
+	/* Loaded only by a containerd that reads relative patterns so; CONTAINERD_GLOBS_UNKNOWN:
+	 * by any. */
+	enum containerd_globs only_globs;
 };
 
 /* What containerd loads: the main file, then its imports in the order in which they are merged. */
@@ -40,6 +51,8 @@ struct containerd_files {
 	size_t count;
 	int version;         /* in effect: of the main file, 1 where it says none; 0: no file */
 	struct strv imports; /* of the main file, as they stand */
+	/* Set by who knows the version; until then all files count, by whichever reading. */
+	enum containerd_globs globs;
 	/* In the directory that drop-ins would go to ("conf.d" beside the main file), but loaded by
 	 * nothing: an import of all that is in there would bring them to life. */
 	struct strv dormant;
@@ -49,8 +62,9 @@ struct containerd_files {
  * (containerd does not start then). An import that loops is read once, as containerd does. */
 int containerd_files_read(struct containerd_files *ret, struct rootfs *root, const char *main_path,
                           struct error *err);
-/* Whether a containerd of this major version loads the file; 0: it is not known, then any. */
-bool containerd_file_counts(const struct containerd_file *file, int major);
+/* Whether containerd loads the file, as far as 'globs' tells. */
+bool containerd_file_counts(const struct containerd_files *files,
+                            const struct containerd_file *file);
 void containerd_files_free(struct containerd_files *files);
 #define CLEANUP_CONTAINERD_FILES CLEANUP(containerd_files_free)
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether the image's own nvidia-ctk may write the runtime. What is known of its versions
- *(cmd/nvidia-ctk, pkg/config/engine/containerd): before 1.18	writes the whole main file anew,
- *without its comments
- *	1.18.0		drops the imports that are there, and its drop-in goes to a directory of
- *another name
- *	1.18.1 on	a drop-in with a copy of the main file's CRI section, and an import of it
- *	before 1.20	runtime_type and options only as far as the main file has them for runc
+ * (cmd/nvidia-ctk, pkg/config/engine/containerd):
+ *
+ * - before 1.18: writes the whole main file anew, without its comments;
+ * - 1.18.0: drops the imports that are there, and its drop-in goes to a directory of another name;
+ * - 1.18.1 on: a drop-in with a copy of the main file's CRI section, and an import of it.
+ *   containerd 1.x reads the copy in place of that section, and what is edited in the main file on
+ *   a node would be lost;
+ * - before 1.20: runtime_type and options only as far as the main file has them for runc.
+ *
  * All of them read the main file and not what it imports, and take a file without a version for one
- *of version 1, for which they write what nothing reads, and exit with 0.
+ * of version 1, for which they write what nothing reads, and exit with 0.
  */
 #include <string.h>
 
@@ -63,8 +66,9 @@ static bool has_runc(const struct containerd_files *files)
 	return runc && toml_find(runc, "runtime_type", NULL) && toml_find(runc, "options", NULL);
 }
 
-static char *against_version(const char *version, const struct containerd_files *files)
+static char *against_version(const struct containerd *c, const struct containerd_files *files)
 {
+	const char *version = c->ctk_version;
 	int v[3] = {0};
 
 	if (!version || !containerd_version_numbers(version, v))
@@ -73,6 +77,10 @@ static char *against_version(const char *version, const struct containerd_files 
 		return str_format("%s is a release candidate", version);
 	if (v[0] == 1 && v[1] == 18 && v[2] == 0)
 		return str_format("1.18.0 drops imports, and writes where nothing reads");
+	if (c->major < 2 && !is_before(v, 1, 18, 1))
+		return str_format("%s copies the CRI section of '%s' into a file that containerd "
+		                  "1.x reads in its place",
+		                  version, files->main_path);
 	if (is_before(v, 1, 18, 1) && files->count && strchr(files->items[0].text, '#'))
 		return str_format("%s takes the comments out of '%s'", version, files->main_path);
 	if (is_before(v, 1, 20, 0) && !has_runc(files))
@@ -93,7 +101,7 @@ bool containerd_ctk_is_good(const struct containerd *c, const struct containerd_
 		why = str_format("%s has a configuration of its own kind",
 		                 containerd_manager_name(c->manager));
 	if (!why)
-		why = against_version(c->ctk_version, files);
+		why = against_version(c, files);
 	if (!why)
 		why = against_files(files);
 	if (!why)

@@ -9,6 +9,7 @@
 #define DUMP_TIMEOUT_MS 60000u
 #define DUMP_MAX_BYTES  (4UL * 1024 * 1024)
 #define BEFORE_NAME     ".gpuimg-before" /* no ".toml": no import takes it for one */
+#define BEFORE_TRIES    16
 
 int containerd_run_dump(char **ret, struct rootfs *root, const struct containerd *c,
                         struct error *err)
@@ -67,12 +68,35 @@ static char *text_with_cri(const struct containerd_files *files)
 	                  file->text + list->end);
 }
 
+/* A name that nothing has, beside the file by the path that containerd is given: relative imports
+ * count from there, also where that path is a link. */
+static int choose_name(char **ret, struct rootfs *root, const char *config_path, struct error *err)
+{
+	CLEANUP_FREE char *dir = containerd_dir_of(config_path);
+	const char *slash = strcmp(dir, "/") == 0 ? "" : dir;
+
+	for (int i = 0; i < BEFORE_TRIES; i++) {
+		CLEANUP_FREE char *path = i ? str_format("%s/" BEFORE_NAME "%d", slash, i)
+		                            : str_format("%s/" BEFORE_NAME, slash);
+		struct rootfs_stat st;
+		int there = rootfs_lstat(root, path, &st, err);
+
+		if (there < 0)
+			return -1;
+		if (!there) {
+			*ret = STEAL(path);
+			return 0;
+		}
+	}
+	error_set(err, "'%s/" BEFORE_NAME "' and all names like it are taken", slash);
+	return error_code(err, EXIT_INPUT);
+}
+
 int containerd_run_dump_with_cri(char **ret, struct rootfs *root, const struct containerd *c,
                                  const struct containerd_files *files, struct error *err)
 {
 	CLEANUP_ERROR struct error later = ERROR_INIT;
 	CLEANUP_FREE char *text = text_with_cri(files);
-	CLEANUP_FREE char *real = NULL;
 	CLEANUP_FREE char *path = NULL;
 	struct containerd copy = *c;
 	int result;
@@ -85,10 +109,8 @@ int containerd_run_dump_with_cri(char **ret, struct rootfs *root, const struct c
 		error_hint(err, "take 'cri' out of its disabled_plugins");
 		return error_code(err, EXIT_INPUT);
 	}
-	/* beside the real one: relative imports count from there */
-	if (rootfs_resolve_new(root, c->config_path, &real, err) < 0)
+	if (choose_name(&path, root, c->config_path, err) < 0)
 		return -1;
-	path = str_format("%.*s/" BEFORE_NAME, (int)(strrchr(real, '/') - real), real);
 	copy.config_path = path;
 	if (rootfs_write(root, path, text, strlen(text), 0644, err) < 0)
 		return -1;

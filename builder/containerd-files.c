@@ -11,7 +11,7 @@
 
 struct pending {
 	char *path;
-	int only_major;
+	enum containerd_globs only_globs;
 };
 
 struct reading {
@@ -90,10 +90,14 @@ static int read_version(struct containerd_file *file, struct reading *r)
 static int read_file(struct containerd_file *file, struct reading *r)
 {
 	CLEANUP_FREE char *name = str_format("'%s'", file->path);
+	struct rootfs_stat st = {0};
 	size_t size = 0;
 	void *text = NULL;
+	int found = rootfs_stat(r->root, file->path, &st, r->err);
 
-	if (rootfs_resolve_new(r->root, file->path, &file->real_path, r->err) < 0 ||
+	if (found > 0 && !S_ISREG(st.mode))
+		return refuse(r, file->path, "it is no regular file");
+	if (found < 0 || rootfs_resolve_new(r->root, file->path, &file->real_path, r->err) < 0 ||
 	    rootfs_read(r->root, file->path, TOML_MAX_BYTES, &text, &size, r->err) < 0) {
 		error_prefix(r->err, "cannot read containerd's configuration");
 		return error_code(r->err, EXIT_INPUT);
@@ -109,22 +113,22 @@ static int read_file(struct containerd_file *file, struct reading *r)
 	return read_version(file, r);
 }
 
-static int add_pending(struct reading *r, const char *path, int only_major)
+static int add_pending(struct reading *r, const char *path, enum containerd_globs only)
 {
 	if (r->count == sizeof(r->items) / sizeof(r->items[0]))
 		return refuse(r, path, "too many imports");
-	r->items[r->count++] = (struct pending){str_copy(path), only_major};
+	r->items[r->count++] = (struct pending){str_copy(path), only};
 	return 0;
 }
 
-static int add_matches(struct reading *r, const char *pattern, int only_major)
+static int add_matches(struct reading *r, const char *pattern, enum containerd_globs only)
 {
 	CLEANUP_STRV struct strv found = {0};
 
 	if (containerd_glob(&found, r->root, pattern, r->err) < 0)
 		return -1;
 	for (size_t i = 0; i < found.count; i++)
-		if (add_pending(r, found.items[i], only_major) < 0)
+		if (add_pending(r, found.items[i], only) < 0)
 			return -1;
 	return 0;
 }
@@ -136,13 +140,16 @@ static int add_import(struct reading *r, const struct containerd_file *from, con
 	CLEANUP_FREE char *old = NULL;
 
 	if (!containerd_is_pattern(import))
-		return add_pending(r, path, from->only_major);
+		return add_pending(r, path, from->only_globs);
 	if (*import == '/')
-		return add_matches(r, path, from->only_major);
+		return add_matches(r, path, from->only_globs);
 	old = containerd_clean_path("/", import);
-	if (from->only_major != 2 && add_matches(r, old, 1) < 0)
+	if (from->only_globs != CONTAINERD_GLOBS_FROM_FILE &&
+	    add_matches(r, old, CONTAINERD_GLOBS_FROM_ROOT) < 0)
 		return -1;
-	return from->only_major != 1 ? add_matches(r, path, 2) : 0;
+	return from->only_globs != CONTAINERD_GLOBS_FROM_ROOT
+	               ? add_matches(r, path, CONTAINERD_GLOBS_FROM_FILE)
+	               : 0;
 }
 
 static int add_imports(struct reading *r, const struct containerd_file *from)
@@ -162,20 +169,37 @@ static int add_imports(struct reading *r, const struct containerd_file *from)
 	return 0;
 }
 
+/* 1 or 0; -1: a link that leads nowhere, and the like. */
+static int is_there(struct reading *r, const char *path)
+{
+	struct rootfs_stat st;
+	int there = rootfs_stat(r->root, path, &st, r->err);
+
+	if (there < 0) {
+		error_prefix(r->err, "cannot read containerd's configuration");
+		return error_code(r->err, EXIT_INPUT);
+	}
+	return there;
+}
+
 /* The next file that is waiting. */
 static int load(struct reading *r, const struct pending *next)
 {
 	struct containerd_files *files = r->files;
 	struct containerd_file *file = find_file(files, next->path);
+	int there;
 
 	if (file) {
-		if (file->only_major != next->only_major)
-			file->only_major = 0;
+		if (file->only_globs != next->only_globs)
+			file->only_globs = CONTAINERD_GLOBS_UNKNOWN;
 		return 0;
 	}
 	if (files->count == CONTAINERD_MAX_FILES)
 		return refuse(r, next->path, "too many files are imported");
-	if (!rootfs_exists(r->root, next->path)) {
+	there = is_there(r, next->path);
+	if (there < 0)
+		return -1;
+	if (!there) {
 		refuse(r, next->path, "it is imported, but missing");
 		return error_hint(r->err,
 		                  "containerd does not start then; take it out of 'imports', "
@@ -184,7 +208,7 @@ static int load(struct reading *r, const struct pending *next)
 	files->items = mem_grow(files->items, files->count + 1, sizeof(*files->items));
 	file = &files->items[files->count++];
 	*file = (struct containerd_file){.path = str_copy(next->path),
-	                                 .only_major = next->only_major};
+	                                 .only_globs = next->only_globs};
 	if (read_file(file, r) < 0)
 		return -1;
 	return add_imports(r, file);
@@ -231,8 +255,11 @@ int containerd_files_read(struct containerd_files *ret, struct rootfs *root, con
 {
 	CLEANUP_CONTAINERD_FILES struct containerd_files files = {.main_path = str_copy(main_path)};
 	struct reading r = {.files = &files, .root = root, .err = err};
+	int there = is_there(&r, main_path);
 
-	files.main_exists = rootfs_exists(root, main_path);
+	if (there < 0)
+		return -1;
+	files.main_exists = there;
 	if (files.main_exists && load_all(&r, main_path) < 0)
 		return -1;
 	if (find_dormant(&r, main_path) < 0)
@@ -255,9 +282,10 @@ void containerd_files_free(struct containerd_files *files)
 	*files = (struct containerd_files){0};
 }
 
-bool containerd_file_counts(const struct containerd_file *file, int major)
+bool containerd_file_counts(const struct containerd_files *files,
+                            const struct containerd_file *file)
 {
-	return !file->only_major || !major || file->only_major == (major < 2 ? 1 : 2);
+	return !file->only_globs || !files->globs || file->only_globs == files->globs;
 }
 
 bool containerd_disables_cri(const struct toml *toml)

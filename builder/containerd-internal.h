@@ -31,6 +31,11 @@ bool containerd_version_numbers(const char *version, int ret[3]);
 /* A regular file's text, or NULL if it is missing; owned by the caller. */
 int containerd_read_text(char **ret, struct rootfs *root, const char *path, struct error *err);
 
+/* --- containerd-others.c: CRI-O and Docker --- */
+
+/* A sentence for each that the image has beside its containerd: they are not set up. */
+void containerd_note_others(struct strv *ret, struct rootfs *root);
+
 /* --- containerd-dump-run.c --- */
 
 /* A dump of the configuration with the CRI plugin on: where it is off, 1.x says nothing of it, and
@@ -85,7 +90,29 @@ int containerd_snapshot_restore(const struct containerd_snapshot *s, struct erro
 void containerd_snapshot_free(struct containerd_snapshot *s);
 #define CLEANUP_CONTAINERD_SNAPSHOT CLEANUP(containerd_snapshot_free)
 
+/* --- containerd-rancher.c: k3s, RKE2; containerd-k0s.c --- */
+
+int containerd_rancher_check(const struct containerd *c, struct rootfs *root, bool make_default,
+                             struct error *err);
+int containerd_rancher_set_up(struct containerd_result *r, const struct containerd_setup *setup,
+                              struct error *err);
+int containerd_k0s_check(const struct containerd *c, struct rootfs *root, bool make_default,
+                         struct error *err);
+int containerd_k0s_set_up(struct containerd_result *r, const struct containerd_setup *setup,
+                          struct error *err);
+
 /* --- containerd-managed.c: k0s, k3s, RKE2 --- */
+
+/* EXIT_INPUT, with a hint; the message is there. */
+int containerd_refuse(struct error *err, const char *hint);
+/* All "*.toml" of a directory, by name, but the one named 'but' (may be NULL). A missing directory
+ * has none. */
+int containerd_dropins_read(struct containerd_files *ret, struct rootfs *root, const char *dir,
+                            const char *but, struct error *err);
+/* EXIT_INPUT: read after what is ours, the drop-in takes the default runtime, or the runtime's
+ * program, away from it. */
+int containerd_dropin_check(const struct containerd_file *file, const struct containerd *c,
+                            bool make_default, struct error *err);
 
 int containerd_managed_check(const struct containerd *c, struct rootfs *root, bool make_default,
                              struct error *err);
@@ -100,9 +127,9 @@ int containerd_managed_look_again(struct containerd_result *result,
 /* "SHA256  PATH" of a file. */
 int containerd_add_digest(struct strv *ret, struct rootfs *root, const char *path,
                           struct error *err);
-/* Of every file that a containerd of this major version loads, the main one first. */
-int containerd_add_digests(struct strv *ret, struct rootfs *root, const char *main_path, int major,
-                           struct error *err);
+/* Of every file that a containerd loads which reads patterns so, the main one first. */
+int containerd_add_digests(struct strv *ret, struct rootfs *root, const char *main_path,
+                           enum containerd_globs globs, struct error *err);
 /* EXIT_PROOF, with what containerd_dump_judge() found. */
 int containerd_not_so(const struct containerd *c, const struct strv *complaints, struct error *err);
 

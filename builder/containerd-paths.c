@@ -79,7 +79,7 @@ static int step(struct strv *dirs, struct rootfs *root, const char *part, struct
 
 		if (strpbrk(part, "*?[\\"))
 			rc = match_names(&next, root, dir, part, err);
-		else
+		else if (rootfs_is_dir(root, dir))
 			strv_addf(&next, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, part);
 	}
 	strv_free(&old);
@@ -98,9 +98,12 @@ int containerd_glob(struct strv *ret, struct rootfs *root, const char *pattern, 
 			return error_prefix(err, "cannot look for the imports '%s'", pattern);
 	for (size_t i = 0; i < found.count; i++) {
 		struct rootfs_stat st;
-
 		/* a plain last component after a pattern: only where it exists */
-		if (rootfs_lstat(root, found.items[i], &st, err) > 0)
+		int there = rootfs_lstat(root, found.items[i], &st, err);
+
+		if (there < 0)
+			return error_prefix(err, "cannot look for the imports '%s'", pattern);
+		if (there)
 			strv_add(ret, found.items[i]);
 	}
 	return 0;

@@ -18,15 +18,16 @@ int containerd_add_digest(struct strv *ret, struct rootfs *root, const char *pat
 	return 0;
 }
 
-int containerd_add_digests(struct strv *ret, struct rootfs *root, const char *main_path, int major,
-                           struct error *err)
+int containerd_add_digests(struct strv *ret, struct rootfs *root, const char *main_path,
+                           enum containerd_globs globs, struct error *err)
 {
 	CLEANUP_CONTAINERD_FILES struct containerd_files files = {0};
 
 	if (containerd_files_read(&files, root, main_path, err) < 0)
 		return -1;
+	files.globs = globs;
 	for (size_t i = 0; i < files.count; i++)
-		if (containerd_file_counts(&files.items[i], major) &&
+		if (containerd_file_counts(&files, &files.items[i]) &&
 		    containerd_add_digest(ret, root, files.items[i].path, err) < 0)
 			return -1;
 	return 0;
@@ -64,7 +65,7 @@ static int look_again_plain(struct containerd_result *result, const struct conta
 	containerd_dump_judge(&dump, &dump, &runtime, &complaints);
 	if (complaints.count)
 		return containerd_not_so(c, &complaints, err);
-	if (containerd_add_digests(&files, setup->root, c->config_path, c->major, err) < 0)
+	if (containerd_add_digests(&files, setup->root, c->config_path, c->globs, err) < 0)
 		return -1;
 	strv_free(&result->files);
 	result->files = files;

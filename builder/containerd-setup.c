@@ -135,34 +135,62 @@ static bool is_own_dir(const char *dir)
 	return *dir == '/' && strchr(dir + 1, '/');
 }
 
-/* A file, and the directory that it is in. */
 static int add_place(struct job *j, const char *path, struct strv *places, struct error *err)
+{
+	CLEANUP_FREE char *real = NULL;
+
+	if (rootfs_resolve_new(j->root, path, &real, err) < 0)
+		return -1;
+	if (!strv_has(places, real))
+		strv_add(places, real);
+	return 0;
+}
+
+/* A file that is to be made, and the first directory on its way that has to be. */
+static int add_new(struct job *j, const char *path, struct strv *places, struct error *err)
+{
+	CLEANUP_FREE char *real = NULL;
+	CLEANUP_FREE char *missing = NULL;
+
+	if (rootfs_resolve_new(j->root, path, &real, err) < 0)
+		return -1;
+	for (char *slash = strrchr(real, '/'); slash > real; slash = strrchr(real, '/')) {
+		*slash = '\0';
+		if (rootfs_exists(j->root, real))
+			break;
+		free(missing);
+		missing = str_copy(real);
+	}
+	if (missing && !strv_has(places, missing))
+		strv_add(places, missing);
+	return add_place(j, path, places, err);
+}
+
+/* Where nvidia-ctk writes what it likes: a configuration is small. */
+static int add_usual_dir(struct job *j, struct strv *places, struct error *err)
 {
 	CLEANUP_FREE char *real = NULL;
 	CLEANUP_FREE char *dir = NULL;
 
-	if (rootfs_resolve_new(j->root, path, &real, err) < 0)
+	if (rootfs_resolve_new(j->root, CONTAINERD_MAIN_PATH, &real, err) < 0)
 		return -1;
 	dir = containerd_dir_of(real);
-	if (is_own_dir(dir) && !strv_has(places, dir))
+	if (is_own_dir(dir))
 		strv_add(places, dir);
-	if (!strv_has(places, real))
-		strv_add(places, real);
-	return 0;
+	return add_place(j, CONTAINERD_MAIN_PATH, places, err);
 }
 
 static int take_snapshot(struct job *j, struct error *err)
 {
 	CLEANUP_STRV struct strv places = {0};
 
-	if (add_place(j, CONTAINERD_MAIN_PATH, &places, err) < 0 ||
-	    add_place(j, j->c->config_path, &places, err) < 0)
+	if (add_usual_dir(j, &places, err) < 0 || add_new(j, j->c->config_path, &places, err) < 0)
 		return -1;
 	for (size_t i = 0; i < j->files.count; i++)
 		if (add_place(j, j->files.items[i].path, &places, err) < 0)
 			return -1;
 	for (size_t i = 0; i < j->edits.count; i++)
-		if (add_place(j, j->edits.items[i].path, &places, err) < 0)
+		if (add_new(j, j->edits.items[i].path, &places, err) < 0)
 			return -1;
 	return containerd_snapshot_take(&j->snapshot, j->root, &places, err);
 }
@@ -300,7 +328,7 @@ static int finish(struct job *j, const char *by, struct containerd_result *ret, 
 	CLEANUP_FREE char *edited = NULL;
 	bool ours = strcmp(by, "gpuimg") == 0;
 
-	if (containerd_add_digests(&r.files, j->root, j->c->config_path, j->c->major, err) < 0 ||
+	if (containerd_add_digests(&r.files, j->root, j->c->config_path, j->c->globs, err) < 0 ||
 	    containerd_snapshot_changes(&j->snapshot, &changes, err) < 0)
 		return take_back(j, err);
 	for (size_t i = 0; i < changes.count; i++)
@@ -308,6 +336,7 @@ static int finish(struct job *j, const char *by, struct containerd_result *ret, 
 			strv_add(&r.edited, changes.items[i]);
 	if (ours)
 		strv_add_all(&r.notes, &j->edits.notes);
+	containerd_note_others(&r.notes, j->root);
 	edited = strv_join(&r.edited, "', '");
 	if (r.edited.count)
 		log_note(j->setup->log, "containerd %s has the runtime '%s', by %s: '%s'",
@@ -320,7 +349,7 @@ static int finish(struct job *j, const char *by, struct containerd_result *ret, 
 	r.by = str_copy(by);
 	r.binary = str_copy(j->runtime.binary);
 	r.main_path = str_copy(j->c->config_path);
-	r.major = j->c->major;
+	r.globs = j->c->globs;
 	r.dump = STEAL(j->dump);
 	give_result(ret, &r);
 	return 0;
@@ -331,8 +360,10 @@ static int set_up_plain(struct job *j, struct containerd_result *ret, struct err
 	CLEANUP_FREE char *by_ctk = str_format("nvidia-ctk %s", j->c->ctk_version);
 	int done;
 
-	if (containerd_files_read(&j->files, j->root, j->c->config_path, err) < 0 ||
-	    read_before(j, err) < 0)
+	if (containerd_files_read(&j->files, j->root, j->c->config_path, err) < 0)
+		return -1;
+	j->files.globs = j->c->globs;
+	if (read_before(j, err) < 0)
 		return -1;
 	j->runtime = (struct containerd_runtime){.name = CONTAINERD_RUNTIME_NAME,
 	                                         .binary = j->c->runtime_binary,

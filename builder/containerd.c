@@ -46,6 +46,14 @@ const char *containerd_manager_name(enum containerd_manager manager)
 	return "containerd";
 }
 
+/* A program by its file's name, "/opt/bin/containerd-2.1" too: not a shell that starts it. */
+static bool is_named(const char *program, const char *name)
+{
+	const char *slash = strrchr(program, '/');
+
+	return strstr(slash ? slash + 1 : program, name) != NULL;
+}
+
 /* By its program, or by a unit that starts one which is not there yet. */
 static int find_manager(const struct manager *m, struct rootfs *root, bool *ret_there,
                         char **ret_program, struct error *err)
@@ -60,7 +68,8 @@ static int find_manager(const struct manager *m, struct rootfs *root, bool *ret_
 		if (found < 0)
 			return -1;
 		*ret_there = *ret_there || found;
-		if (found && containerd_is_program(root, words.items[0]))
+		if (found && is_named(words.items[0], m->program) &&
+		    containerd_is_program(root, words.items[0]))
 			program = str_copy(words.items[0]);
 	}
 	*ret_program = STEAL(program);
@@ -113,6 +122,15 @@ static int take_unit(struct containerd *c, struct rootfs *root, struct log *log,
 
 	if (found <= 0)
 		return found;
+	if (!is_named(words.items[0], "containerd")) {
+		error_set(
+			err,
+			"cannot tell which containerd the image runs, and with which configuration: "
+			"its unit starts '%s'",
+			words.items[0]);
+		error_hint(err, "name containerd itself in containerd.service's ExecStart=");
+		return error_code(err, EXIT_INPUT);
+	}
 	config = config_argument(&words);
 	if (config && (*config != '/' || strpbrk(config, "$%"))) {
 		error_set(
@@ -167,6 +185,14 @@ static int find_plain(struct containerd *c, struct rootfs *root, const struct st
 	return 1;
 }
 
+/* containerd's RELEASES: "Fix config import relative path glob" in 1.6.30 and 1.7.16. */
+static bool has_old_globs(const int v[3])
+{
+	if (v[0] != 1 || v[1] > 7)
+		return v[0] < 1;
+	return v[1] < 6 || v[2] < (v[1] == 6 ? 30 : 16);
+}
+
 static void take_numbers(struct containerd *c)
 {
 	const char *version = c->version ? c->version : "";
@@ -176,6 +202,7 @@ static void take_numbers(struct containerd *c)
 		return;
 	c->major = numbers[0];
 	c->minor = numbers[1];
+	c->globs = has_old_globs(numbers) ? CONTAINERD_GLOBS_FROM_ROOT : CONTAINERD_GLOBS_FROM_FILE;
 }
 
 static void find_toolkit(struct containerd *c, struct rootfs *root, const struct strv *packages,

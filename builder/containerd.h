@@ -28,8 +28,9 @@ struct containerd {
 	char *manager_program; /* "/usr/local/bin/k3s"; NULL: it is not there yet, or no manager */
 	char *version;         /* "1.7.24~ds1"; NULL: not known */
 	int major, minor;      /* 0, 0: not known */
-	char *config_path;     /* by its unit's --config, else CONTAINERD_MAIN_PATH */
-	char *runtime_binary;  /* of nvidia-container-runtime; NULL: there is none */
+	enum containerd_globs globs;
+	char *config_path;       /* by its unit's --config, else CONTAINERD_MAIN_PATH */
+	char *runtime_binary;    /* of nvidia-container-runtime; NULL: there is none */
 	char *ctk, *ctk_version; /* nvidia-ctk; NULL: there is none */
 };
 
@@ -42,6 +43,9 @@ containerd_manager_name(enum containerd_manager manager); /* "k3s"; plain: "cont
 int containerd_find(struct containerd *ret, struct rootfs *root, const struct strv *packages,
                     bool may_run, struct log *log, struct error *err);
 void containerd_free(struct containerd *c);
+/* The error where an image has none (EXIT_INPUT): CRI-O and Docker are named, which are there in
+ * its place, with what sets them up. */
+int containerd_none(struct rootfs *root, struct error *err);
 #define CLEANUP_CONTAINERD CLEANUP(containerd_free)
 
 /* Runs it ("containerd --config PATH config dump", no network, under a deadline). The error has
@@ -70,7 +74,7 @@ struct containerd_result {
 	           * there before, just so) */
 	char *binary;    /* of the runtime: must be in the exported image */
 	char *main_path; /* that containerd loads first; NULL: its manager writes it on the node */
-	int major;       /* of that containerd; 0: not known */
+	enum containerd_globs globs; /* of that containerd */
 	struct strv files;  /* "SHA256  PATH" of every file that containerd loads, as the proof saw
 	                       them */
 	struct strv edited; /* paths that are new or changed */

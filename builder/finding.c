@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "finding.h"
@@ -46,6 +45,22 @@ void finding_bad(struct findings *f, const char *id, const char *cure, const cha
 
 	va_start(args, format);
 	add(f, FINDING_BAD, id, cure, format, args);
+	va_end(args);
+}
+
+void finding_vlack(struct findings *f, bool wanted, const char *id, const char *cure,
+                   const char *format, va_list args)
+{
+	add(f, wanted ? FINDING_BAD : FINDING_NOTE, id, wanted ? cure : NULL, format, args);
+}
+
+void finding_lack(struct findings *f, bool wanted, const char *id, const char *cure,
+                  const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	finding_vlack(f, wanted, id, cure, format, args);
 	va_end(args);
 }
 

@@ -7,6 +7,7 @@
 #define GPUIMG_FINDING_H
 
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -33,6 +34,11 @@ void finding_note(struct findings *f, const char *id, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void finding_bad(struct findings *f, const char *id, const char *cure, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+/* What is lacking: bad where it is wanted, else a note, without the cure. */
+void finding_lack(struct findings *f, bool wanted, const char *id, const char *cure,
+                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+void finding_vlack(struct findings *f, bool wanted, const char *id, const char *cure,
+                   const char *format, va_list args) __attribute__((format(printf, 5, 0)));
 json_t *findings_json(const struct findings *f);
 /* Bad ones as warnings, notes as notes, the rest as detail. */
 void findings_log(const struct findings *f, struct log *log);

@@ -29,16 +29,11 @@ struct reading {
 __attribute__((format(printf, 3, 4))) static void tell(struct reading *r, const char *id,
                                                        const char *format, ...)
 {
-	CLEANUP_FREE char *what = NULL;
 	va_list args;
 
 	va_start(args, format);
-	what = str_vformat(format, args);
+	finding_vlack(&r->in->findings, r->wanted != NULL, id, NULL, format, args);
 	va_end(args);
-	if (r->wanted)
-		finding_bad(&r->in->findings, id, NULL, "%s", what);
-	else
-		finding_note(&r->in->findings, id, "%s", what);
 }
 
 static const struct toml_node *runtimes_of(const struct toml *toml, const char *plugin)
@@ -214,8 +209,8 @@ static void judge(struct reading *r, bool there)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 
-	if (!there && r->wanted)
-		tell(r, "containerd.runtime", "the image has no containerd");
+	if (!there && r->wanted && containerd_none(r->in->root, &err) < 0)
+		tell(r, "containerd.runtime", "%s", err.message);
 	else if (there && r->c.manager == CONTAINERD_PLAIN)
 		judge_plain(r);
 	else if (there)
@@ -243,8 +238,10 @@ static void read_files(struct reading *r)
 	bool plain = r->c.config_path && r->c.manager == CONTAINERD_PLAIN;
 
 	if (containerd_files_read(&r->files, r->in->root,
-	                          plain ? r->c.config_path : CONTAINERD_MAIN_PATH, &err) == 0)
+	                          plain ? r->c.config_path : CONTAINERD_MAIN_PATH, &err) == 0) {
+		r->files.globs = r->c.globs;
 		return;
+	}
 	if (plain && r->wanted)
 		tell(r, "containerd.runtime", "%s", err.message);
 	else
@@ -276,7 +273,7 @@ static json_t *facts(const struct reading *r, bool there)
 	const char *from = version_from(r, &version);
 
 	for (size_t i = 0; i < r->files.count; i++)
-		if (containerd_file_counts(&r->files.items[i], r->c.major))
+		if (containerd_file_counts(&r->files, &r->files.items[i]))
 			strv_add(&files, r->files.items[i].path);
 	return json_pack("{s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "version", json_text(version),
 	                 "from", json_text(from), "manager",

@@ -45,10 +45,7 @@ static const char *machine_id_state(struct inspect *in, const char *path)
 
 static void tell(struct inspect *in, bool sealed, const char *id, const char *what)
 {
-	if (sealed)
-		finding_bad(&in->findings, id, NULL, "%s", what);
-	else
-		finding_note(&in->findings, id, "%s", what);
+	finding_lack(&in->findings, sealed, id, NULL, "%s", what);
 }
 
 static void judge_machine_id(struct inspect *in, bool sealed, const char *state, const char *dbus)

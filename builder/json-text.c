@@ -13,14 +13,8 @@ json_t *json_text(const char *text)
 	value = json_string(text);
 	if (value)
 		return value;
+	/* as strict as jansson: no surrogates, no overlong forms */
 	shown = str_printable(text, strlen(text));
-	value = json_string(shown);
-	if (value)
-		return value;
-	/* jansson is the stricter one: it takes no surrogates and no overlong forms. */
-	for (char *p = shown; *p; p++)
-		if ((unsigned char)*p >= 0x80)
-			*p = '?';
 	return json_string(shown);
 }
 

@@ -9,34 +9,24 @@
 
 #define CDI_MAX_FILES 64
 
-static void tell(struct findings *f, bool bad, const char *id, const char *cure, const char *what)
-{
-	if (bad)
-		finding_bad(f, id, cure, "%s", what);
-	else
-		finding_note(f, id, "%s", what);
-}
-
 /* A specification of NVIDIA's devices: majors, UUIDs and library paths of the machine that it was
  * made on. */
 static int judge_spec(struct findings *f, struct rootfs *root, const char *path, bool wanted,
                       bool *found, struct error *err)
 {
 	CLEANUP_FREE char *text = NULL;
-	CLEANUP_FREE char *what = NULL;
 
 	if (containerd_read_text(&text, root, path, err) < 0)
 		return -1;
 	if (!text || !strstr(text, "nvidia.com/"))
 		return 0;
 	*found = true;
-	what = str_format("'%s' is a CDI specification of NVIDIA devices, which is true for one "
-	                  "machine only",
-	                  path);
-	tell(f, wanted, "containerd.cdi",
-	     "remove it: the runtime makes what it needs on each node, nvidia-cdi-refresh.service "
-	     "does",
-	     what);
+	finding_lack(f, wanted, "containerd.cdi",
+	             "remove it: the runtime makes what it needs on each node, "
+	             "nvidia-cdi-refresh.service does",
+	             "'%s' is a CDI specification of NVIDIA devices, which is true for one machine "
+	             "only",
+	             path);
 	return 0;
 }
 
@@ -80,8 +70,9 @@ void containerd_judge_binary(struct findings *f, struct rootfs *root, const char
 	}
 	what = binary ? str_format("the runtime's program '%s' is missing", binary)
 	              : str_format("'" CONTAINERD_RUNTIME_PROGRAM "' is missing");
-	tell(f, wanted, "containerd.binary",
-	     "'gpuimg build' with a source that has nvidia-container-toolkit installs it", what);
+	finding_lack(f, wanted, "containerd.binary",
+	             "'gpuimg build' with a source that has nvidia-container-toolkit installs it",
+	             "%s", what);
 }
 
 /* "SHA256  PATH" */
@@ -139,7 +130,7 @@ int proof_containerd(struct findings *f, struct rootfs *root,
 	if (!result->by)
 		return 0;
 	if ((result->dump && result->main_path
-	             ? containerd_add_digests(&lines, root, result->main_path, result->major, err)
+	             ? containerd_add_digests(&lines, root, result->main_path, result->globs, err)
 	             : add_recorded(&lines, root, result, err)) < 0)
 		return -1;
 	judge_files(f, result, &lines);

@@ -10,16 +10,11 @@
 void proof_driver_lacks(const struct driver_proof *p, const char *id, const char *cure,
                         const char *format, ...)
 {
-	CLEANUP_FREE char *text = NULL;
 	va_list args;
 
 	va_start(args, format);
-	text = str_vformat(format, args);
+	finding_vlack(p->f, p->want->required, id, cure, format, args);
 	va_end(args);
-	if (p->want->required)
-		finding_bad(p->f, id, cure, "%s", text);
-	else
-		finding_note(p->f, id, "%s", text);
 }
 
 /* Of the modules, each once. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "toml-edit-internal.h"
+#include "toml-internal.h"
 
 /* As the file quotes the names of plugins: "…" or '…'. */
 static char *quote_key(const struct toml_edit *e, const char *key)
@@ -67,10 +68,10 @@ static size_t skip_comments(const char *text, size_t at)
  */
 static char *add_first_line(const struct toml_edit *e, const char *line)
 {
-	size_t at = skip_comments(e->text, 0);
+	size_t first = toml_bom(e->text), at = skip_comments(e->text, first);
 	bool apart = e->text[at] && !is_blank(e->text, at);
 	CLEANUP_FREE char *lines =
-		str_format("%s%s%s", at > 0 ? e->newline : "", line, apart ? e->newline : "");
+		str_format("%s%s%s", at > first ? e->newline : "", line, apart ? e->newline : "");
 
 	return toml_insert_line(e, at, lines);
 }

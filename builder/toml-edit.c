@@ -11,7 +11,9 @@ char *toml_splice(const char *text, size_t begin, size_t end, const char *insert
 
 size_t toml_line_start(const char *text, size_t at)
 {
-	while (at > 0 && text[at - 1] != '\n')
+	size_t first = toml_bom(text);
+
+	while (at > first && text[at - 1] != '\n')
 		at--;
 	return at;
 }
@@ -31,7 +33,7 @@ char *toml_indent(const char *text, size_t at)
 
 char *toml_insert_line(const struct toml_edit *e, size_t at, const char *line)
 {
-	bool open = at > 0 && e->text[at - 1] != '\n';
+	bool open = at > toml_bom(e->text) && e->text[at - 1] != '\n';
 	CLEANUP_FREE char *whole = str_format("%s%s%s", open ? e->newline : "", line, e->newline);
 
 	return toml_splice(e->text, at, at, whole);

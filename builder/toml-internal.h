@@ -21,7 +21,10 @@ int toml_refuse(const struct toml_reader *r, const char *format, ...)
 #define toml_refuse(...) (toml_refuse(__VA_ARGS__), -1)
 #endif
 
-/* toml-lexer.c: UTF-8, and of control characters only tab, LF and CR before LF. */
+/* toml-lexer.c: bytes of the mark that UTF-8 may begin with (containerd 1.x reads past it, 2.x does
+ * not); 0: there is none. */
+size_t toml_bom(const char *text);
+/* UTF-8, and of control characters only tab, LF and CR before LF. */
 int toml_check_text(const struct toml_reader *r);
 void toml_skip_blanks(struct toml_reader *r); /* spaces and tabs */
 void toml_skip_lines(struct toml_reader *r);  /* and comments and newlines */

@@ -3,6 +3,11 @@
 
 #include "toml-internal.h"
 
+size_t toml_bom(const char *text)
+{
+	return str_starts(text, "\xef\xbb\xbf") ? 3 : 0;
+}
+
 int toml_check_text(const struct toml_reader *r)
 {
 	struct toml_reader at = *r;

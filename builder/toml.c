@@ -123,6 +123,7 @@ int toml_parse(struct toml **ret, const char *text, const char *name, struct err
 	toml->root.type = TOML_TABLE;
 	toml->root.line = 1;
 	r.text = toml->text;
+	r.at = toml_bom(toml->text);
 	if (toml_check_text(&r) < 0 || read_lines(&r, &toml->root) < 0)
 		return -1;
 	*ret = STEAL(toml);

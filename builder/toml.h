@@ -4,8 +4,9 @@
  * touches only the lines that it must: containerd's configuration is the user's file. It reads all
  * of the language's syntax, and refuses, with the line, what it does not understand or what no TOML
  * reader takes (a key defined twice, a table redefined). Debian has no C library for TOML. Bounded:
- * TOML_MAX_BYTES, TOML_MAX_DEPTH, TOML_MAX_NODES, TOML_MAX_PATH. Refused though it is TOML: a NUL
- * inside of a string (by \u0000), which no path or name can have.
+ * TOML_MAX_BYTES, TOML_MAX_DEPTH, TOML_MAX_NODES, TOML_MAX_PATH. A byte order mark in front is read
+ * past. Refused though it is TOML: a NUL inside of a string (by \u0000), which no path or name can
+ * have.
  */
 #ifndef GPUIMG_TOML_H
 #define GPUIMG_TOML_H

@@ -27,16 +27,9 @@ static int find(struct build *b, struct rootfs *root, struct error *err)
 	if (packages_read(&packages, root, err) < 0)
 		return -1;
 	found = containerd_find(&b->containerd, root, &packages, true, b->log, err);
-	if (found < 0)
-		return -1;
 	if (found)
-		return 0;
-	error_set(err, "the image has no containerd to give the runtime '%s' to",
-	          b->options->containerd_runtime);
-	error_hint(err,
-	           "install containerd in the base (k0s, k3s and RKE2 are known too), or leave "
-	           "--containerd-runtime out");
-	return error_code(err, EXIT_INPUT);
+		return found < 0 ? -1 : 0;
+	return containerd_none(root, err);
 }
 
 static int containerd_stage_check(struct build *b, struct error *err)

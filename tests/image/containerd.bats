@@ -55,7 +55,8 @@ fresh() { # suite
 
 dump() { # what that containerd says by itself
 	if [ -e "$dir/etc/containerd/config.toml" ]; then
-		chroot "$dir" /usr/bin/containerd config dump 2>/dev/null
+		# a pipe in its place would hold it for ever
+		timeout 10 chroot "$dir" /usr/bin/containerd config dump 2>/dev/null
 	else
 		chroot "$dir" /usr/bin/containerd config default 2>/dev/null
 	fi
@@ -79,7 +80,7 @@ row() {
 set_up() { # [options]
 	before=$BATS_TEST_TMPDIR/before
 	after=$BATS_TEST_TMPDIR/after
-	dump >"$before" || true
+	[ -p "$dir/etc/containerd/config.toml" ] || dump >"$before" || true
 	find "$dir/etc/containerd" -type f -exec sha256sum {} + | sort >"$BATS_TEST_TMPDIR/files"
 	run_split "$TRY" --data-dir="$REPO" "$@" "$dir"
 }
@@ -274,7 +275,131 @@ no_toml() {
 	row 'no TOML' 'refused with the line, nothing touched'
 }
 
+# A relative pattern counts from / before 1.6.30 and 1.7.16, and from the file's directory since.
+relative_pattern() { # suite, SystemdCgroup
+	fresh "$1" <<<$'version = 2\nimports = ["conf.d/*.toml"]'
+	put "$dir/etc/containerd/conf.d/10-site.toml" 0644 <<-EOF
+		version = 2
+		[$V2.containerd.runtimes.runc]
+		  runtime_type = "io.containerd.runc.v2"
+		  [$V2.containerd.runtimes.runc.options]
+		    SystemdCgroup = true
+	EOF
+	good 'version 2 with a relative pattern, runc in a drop-in' "$2"
+	nothing_else
+}
+
+# A relative import counts from the path that containerd is given, not from where a link there leads.
+behind_link() { # suite
+	fresh "$1" </dev/null
+	put "$dir/etc/containerd/site/config.toml" 0644 <<-EOF
+		version = 2
+		imports = ["own.toml"]
+		disabled_plugins = ["io.containerd.grpc.v1.cri"]
+	EOF
+	put "$dir/etc/containerd/site/own.toml" 0644 <<<$'version = 2\noom_score = -1'
+	put "$dir/etc/containerd/own.toml" 0644 <<<$'version = 2\noom_score = -2'
+	ln -s site/config.toml "$dir/etc/containerd/config.toml"
+	chown -h "$SHIFTED:$SHIFTED" "$dir/etc/containerd/config.toml"
+	good 'a link, its target with a relative import and disabled_plugins' false
+	grep -q '^oom_score = -2' "$before"
+	grep -q '^oom_score = -2' "$after"
+	[ -L "$dir/etc/containerd/config.toml" ]
+	[ -z "$(find "$dir/etc/containerd" -name '.gpuimg*')" ]
+}
+
+byte_order_mark() { # suite
+	fresh "$1" <<<$'\xef\xbb\xbfversion = 2\r'
+	good 'version 2 behind a byte order mark, CRLF' false
+	nothing_else
+	[ "$(head -c 3 "$dir/etc/containerd/config.toml" | od -An -tx1)" = ' ef bb bf' ]
+}
+
+byte_order_mark_refused() { # suite
+	fresh "$1" <<<$'\xef\xbb\xbfversion = 2\r'
+	set_up
+	expect_status 4
+	expect_in "$err" 'does not load'
+	is_untouched
+	row 'version 2 behind a byte order mark, CRLF' 'refused with what it says, nothing touched'
+}
+
+# refused_file SENTENCE: at once, by its name, and nothing is touched.
+refused_file() { # sentence
+	set_up
+	expect_status 4
+	expect_in "$err" "/etc/containerd/"
+	expect_in "$err" "$1"
+	awk -v s="$seconds" 'BEGIN { exit s > 15 }'
+	is_untouched
+}
+
+# A main file that is none, or that no reader takes.
+odd_files() { # suite
+	local main
+	fresh "$1" < <(printf 'version = 2\n\0\n')
+	main=$dir/etc/containerd/config.toml
+	refused_file NUL
+	fresh "$1" < <(printf 'version = 2\n' | iconv -t UTF-16)
+	refused_file "'/etc/containerd/config.toml'"
+	fresh "$1" < <(yes '# comment' | head -c 1100000)
+	refused_file 'larger than'
+	fresh "$1" </dev/null
+	mkdir "$main"
+	chown "$SHIFTED:$SHIFTED" "$main"
+	refused_file 'no regular file'
+	fresh "$1" </dev/null
+	mkfifo "$main"
+	chown "$SHIFTED:$SHIFTED" "$main"
+	refused_file 'no regular file'
+	fresh "$1" </dev/null
+	ln -s config.toml "$main"
+	chown -h "$SHIFTED:$SHIFTED" "$main"
+	refused_file 'Too many levels of symbolic links'
+}
+
+# Imports in a circle, out of the root, of a pipe and of a directory.
+odd_imports() { # suite
+	fresh "$1" <<-EOF
+		version = 2
+		imports = ["config.toml", "conf.d/../conf.d/a.toml", "/../../../../../../../etc/containerd/b*.toml"]
+	EOF
+	put "$dir/etc/containerd/conf.d/a.toml" 0644 <<<$'version = 2\nimports = ["../config.toml", "a.toml"]'
+	put "$dir/etc/containerd/b.toml" 0644 <<<$'version = 2\noom_score = -3'
+	good 'version 2 with imports in a circle' false
+	grep -q '^oom_score = -3' "$after"
+	fresh "$1" <<<$'version = 2\nimports = ["/etc/containerd/*.d"]'
+	mkdir "$dir/etc/containerd/x.d"
+	chown "$SHIFTED:$SHIFTED" "$dir/etc/containerd/x.d"
+	refused_file "'/etc/containerd/x.d': it is no regular file"
+	rmdir "$dir/etc/containerd/x.d"
+	mkfifo "$dir/etc/containerd/y.d"
+	chown "$SHIFTED:$SHIFTED" "$dir/etc/containerd/y.d"
+	refused_file "'/etc/containerd/y.d': it is no regular file"
+	fresh "$1" <<<$'version = 2\nimports = ["missing.toml"]'
+	refused_file 'it is imported, but missing'
+}
+
 # --- nvidia-ctk ---
+
+# Before 1.18 it wrote the main file; 'broken': it exits with 0 and wrote nothing that is read.
+stand_in_old_ctk() { # version, [broken]
+	put "$dir/usr/bin/nvidia-ctk" 0755 <<-EOF
+		#!/bin/sh
+		# stand-in for nvidia-ctk $1
+		main=/etc/containerd/config.toml
+		[ "\$1" != --version ] || { echo "NVIDIA Container Toolkit CLI version $1"; exit; }
+		[ "\$1 \$2 \$3 \$4" = "runtime configure --runtime=containerd --config=\$main" ] || exit 3
+		[ -z "${2-}" ] || { mkdir -p /etc/containerd/conf.d; main=/etc/containerd/conf.d/99-nvidia.toml; }
+		{
+			echo '[$V2.containerd.runtimes.nvidia]'
+			echo 'runtime_type = "io.containerd.runc.v2"'
+			echo '[$V2.containerd.runtimes.nvidia.options]'
+			echo 'BinaryName = "/usr/bin/nvidia-container-runtime"'
+			echo 'SystemdCgroup = true'
+		} >>"\$main"
+	EOF
+}
 
 # stand_in_ctk VERSION: writes what the real one of 1.18.1 and later does, a drop-in with a copy of the main file's
 # CRI section and an import of it; 'broken' in its name: a drop-in alone, which nothing imports, and exit code 0.
@@ -301,13 +426,43 @@ stand_in_ctk() { # version, [broken]
 
 ctk_case() { # suite, version, by, outcome, [broken]
 	runc_only_file "$1"
-	stand_in_ctk "$2" "${5-}"
+	case $2 in
+	1.17.*) stand_in_old_ctk "$2" "${5-}" ;;
+	*) stand_in_ctk "$2" "${5-}" ;;
+	esac
 	set_up
 	expect_status 0
 	expect_in "$out" "by	$3"
 	has_runtime true
 	nothing_else
 	row "version 2, stand-in of nvidia-ctk $2${5:+, whose work nothing reads}" "$4"
+}
+
+# Someone edits the main file on the node: adds a setting to its CRI section.
+edit_on_node() {
+	sed -i "s|^version = 2|&\n[$V2]\n  sandbox_image = \"example.org/pause:1\"|" "$dir/etc/containerd/config.toml"
+	dump >"$after"
+}
+
+# 1.x reads the drop-in of 1.18.1 and later in place of the main file's section: what is edited there is lost.
+ctk_cases_1x() { # suite
+	ctk_case "$1" 1.17.8 'nvidia-ctk 1.17.8' 'loaded; its work passed the proof'
+	ctk_case "$1" 1.17.8 gpuimg 'its work taken back, written by us' broken
+	[ ! -e "$dir/etc/containerd/conf.d/99-nvidia.toml" ]
+	expect_in "$err" 'is taken back'
+	ctk_case "$1" 1.20.0 gpuimg 'not used'
+	expect_in "$err" 'reads in its place'
+	edit_on_node
+	grep -q 'sandbox_image = "example.org/pause:1"' "$after"
+	has_runtime true
+	ctk_case "$1" 1.18.0 gpuimg 'not used'
+	# what it would have done
+	runc_only_file "$1"
+	stand_in_ctk 1.20.0
+	chroot "$dir" nvidia-ctk runtime configure --runtime=containerd --config=/etc/containerd/config.toml
+	edit_on_node
+	has_runtime true
+	expect_not_in "$(cat "$after")" example.org
 }
 
 ctk_cases() {
@@ -349,8 +504,19 @@ ctk_cases() {
 	nothing_else
 }
 
-@test "containerd 1.6: nvidia-ctk is used if it is good, and its work is proven" {
-	ctk_cases bookworm
+@test "containerd 1.6: nvidia-ctk is used if later edits on the node still count, and its work is proven" {
+	ctk_cases_1x bookworm
+}
+
+@test "containerd 1.6: relative imports count from where it looks for them, a byte order mark is kept" {
+	relative_pattern bookworm false
+	behind_link bookworm
+	byte_order_mark bookworm
+}
+
+@test "containerd 1.6: what is no file of text is refused at once, imports in a circle are read once" {
+	odd_files bookworm
+	odd_imports bookworm
 }
 
 @test "containerd 1.7: no file, the package's own, with and without imports" {
@@ -382,8 +548,19 @@ ctk_cases() {
 	nothing_else
 }
 
-@test "containerd 1.7: nvidia-ctk is used if it is good, and its work is proven" {
-	ctk_cases trixie
+@test "containerd 1.7: nvidia-ctk is used if later edits on the node still count, and its work is proven" {
+	ctk_cases_1x trixie
+}
+
+@test "containerd 1.7: relative imports count from where it looks for them, a byte order mark is kept" {
+	relative_pattern trixie true
+	behind_link trixie
+	byte_order_mark trixie
+}
+
+@test "containerd 1.7: what is no file of text is refused at once, imports in a circle are read once" {
+	odd_files trixie
+	odd_imports trixie
 }
 
 @test "containerd 2.1: no file, the package's own, with and without imports" {
@@ -417,4 +594,38 @@ ctk_cases() {
 
 @test "containerd 2.1: nvidia-ctk is used if it is good, and its work is proven" {
 	ctk_cases forky
+}
+
+@test "containerd 2.1: relative imports count from where it looks for them, a byte order mark is refused" {
+	relative_pattern forky true
+	behind_link forky
+	byte_order_mark_refused forky
+}
+
+@test "containerd 2.1: what is no file of text is refused at once, imports in a circle are read once" {
+	odd_files forky
+	odd_imports forky
+}
+
+@test "CRI-O or Docker without a containerd is refused by name; beside one it is told" {
+	local aside=$OUT/containerd-forky.aside
+	fresh forky </dev/null
+	mv "$dir/usr/bin/containerd" "$aside"
+	put "$dir/usr/bin/crio" 0755 <<<$'#!/bin/sh\nexit 1'
+	set_up
+	rm "$dir/usr/bin/crio"
+	crio_status=$status crio_err=$err
+	put "$dir/etc/docker/daemon.json" 0644 <<<'{}'
+	set_up
+	docker_status=$status docker_err=$err
+	mv "$aside" "$dir/usr/bin/containerd"
+	set_up
+	rm -r "$dir/etc/docker"
+	expect_status 0
+	expect_in "$out" "Docker ('/etc/docker/daemon.json') is not set up, containerd alone is"
+	[ "$crio_status" -eq 4 ]
+	expect_in "$crio_err" "the image has CRI-O ('/usr/bin/crio') and no containerd"
+	expect_in "$crio_err" 'nvidia-ctk runtime configure --runtime=crio'
+	[ "$docker_status" -eq 4 ]
+	expect_in "$docker_err" "the image has Docker ('/etc/docker/daemon.json') and no containerd"
 }

@@ -53,6 +53,8 @@ static void test_find_plain(void)
 	      "a program in /usr/bin is a containerd of its own");
 	check_str(package.c.version, "1:1.7.24~ds1-6+deb13u1", "its version is its package's");
 	check(package.c.major == 1 && package.c.minor == 7, "of which an epoch is no part");
+	check(package.c.globs == CONTAINERD_GLOBS_FROM_FILE,
+	      "since 1.7.16 it looks for relative patterns beside the file");
 	check_str(package.c.config_path, MAIN, "its configuration is the usual file");
 	check_str(package.c.runtime_binary, "/usr/bin/nvidia-container-runtime",
 	          "the runtime's program is found");
@@ -114,6 +116,80 @@ static void test_unit(void)
 	check_str(masked.c.config_path, MAIN, "a masked unit says nothing");
 }
 
+static void check_globs(const char *version, enum containerd_globs want)
+{
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	CLEANUP_FREE char *package = str_format("containerd=%s", version);
+	CLEANUP_FOUND struct found f = {0};
+
+	fw_program(&w, "/usr/bin/containerd", "x");
+	f = look(&w, package);
+	check(f.c.globs == want, "containerd %s looks for relative patterns %s", version,
+	      want == CONTAINERD_GLOBS_FROM_ROOT ? "in /" : "beside the file");
+}
+
+static void test_globs(void)
+{
+	check_globs("1.5.13", CONTAINERD_GLOBS_FROM_ROOT);
+	check_globs("1.6.20~ds1-1", CONTAINERD_GLOBS_FROM_ROOT);
+	check_globs("1.6.30", CONTAINERD_GLOBS_FROM_FILE);
+	check_globs("1.7.15", CONTAINERD_GLOBS_FROM_ROOT);
+	check_globs("1.7.16", CONTAINERD_GLOBS_FROM_FILE);
+	check_globs("2.0.0", CONTAINERD_GLOBS_FROM_FILE);
+}
+
+static void test_unit_of_another_program(void)
+{
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	CLEANUP_FAKE struct fake_writable k3s = fake_writable();
+	CLEANUP_FOUND struct found shell = {0};
+	CLEANUP_FOUND struct found wrapped = {0};
+
+	fw_program(&w, "/usr/bin/containerd", "x");
+	fw_program(&w, "/bin/sh", "x");
+	fw_text(&w, "/etc/systemd/system/containerd.service",
+	        "[Service]\nExecStart=/bin/sh -c 'exec containerd --config /srv/x.toml'\n");
+	shell = look(&w, "");
+	check(shell.result < 0 && shell.err.code == EXIT_INPUT && shell.err.hint &&
+	              strstr(shell.err.message, "'/bin/sh'"),
+	      "a unit that starts a shell is refused: the shell is no containerd");
+	fw_program(&k3s, "/bin/sh", "x");
+	fw_text(&k3s, "/etc/systemd/system/k3s.service",
+	        "[Service]\nExecStart=/bin/sh -c 'exec k3s server'\n");
+	wrapped = look(&k3s, "");
+	check(wrapped.c.manager == CONTAINERD_K3S && !wrapped.c.manager_program,
+	      "nor is it k3s's program");
+}
+
+static void check_none(const char *program, const char *file, const char *part, const char *cure,
+                       const char *sentence)
+{
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FOUND struct found f = {0};
+
+	if (program)
+		fw_program(&w, program, "x");
+	if (file)
+		fw_text(&w, file, "{}");
+	f = look(&w, "");
+	check(f.result == 0 && containerd_none(&w.base, &err) < 0 && err.code == EXIT_INPUT &&
+	              strstr(err.message, part) && err.hint && strstr(err.hint, cure),
+	      "%s", sentence);
+}
+
+static void test_none(void)
+{
+	check_none("/usr/bin/crio", NULL, "CRI-O ('/usr/bin/crio') and no containerd",
+	           "--runtime=crio", "CRI-O without a containerd is refused by its name");
+	check_none("/usr/bin/dockerd", NULL, "Docker ('/usr/bin/dockerd')", "--runtime=docker",
+	           "so is Docker");
+	check_none(NULL, "/etc/docker/daemon.json", "Docker ('/etc/docker/daemon.json')",
+	           "--runtime=docker", "also by its configuration alone");
+	check_none(NULL, NULL, "no containerd to give", "install containerd",
+	           "an image with neither is told what to install");
+}
+
 static void test_find_managers(void)
 {
 	CLEANUP_FAKE struct fake_writable k3s = fake_writable();
@@ -147,12 +223,13 @@ static void test_find_managers(void)
 
 /* --- nvidia-ctk --- */
 
-static bool is_good(const char *version, const char *text, const char *import, char **why)
+static bool is_good(int major, const char *version, const char *text, const char *import,
+                    char **why)
 {
 	CLEANUP_FAKE struct fake_writable w = fake_writable();
 	CLEANUP_CONTAINERD_FILES struct containerd_files files = {0};
 	CLEANUP_ERROR struct error err = ERROR_INIT;
-	struct containerd c = {0};
+	struct containerd c = {.major = major};
 	char ctk[] = CTK;
 	CLEANUP_FREE char *copy = version ? str_copy(version) : NULL;
 
@@ -169,14 +246,20 @@ static bool is_good(const char *version, const char *text, const char *import, c
 	return containerd_ctk_is_good(&c, &files, why);
 }
 
-static void check_ctk(bool good, const char *version, const char *text, const char *import,
-                      const char *part, const char *sentence)
+static void check_ctk_for(int major, bool good, const char *version, const char *text,
+                          const char *import, const char *part, const char *sentence)
 {
 	CLEANUP_FREE char *why = NULL;
-	bool got = is_good(version, text, import, &why);
+	bool got = is_good(major, version, text, import, &why);
 
 	if (!check(got == good && (good || (why && strstr(why, part))), "%s", sentence))
 		printf("# %s\n", why ? why : "good");
+}
+
+static void check_ctk(bool good, const char *version, const char *text, const char *import,
+                      const char *part, const char *sentence)
+{
+	check_ctk_for(2, good, version, text, import, part, sentence);
 }
 
 static void test_ctk(void)
@@ -209,6 +292,13 @@ static void test_ctk(void)
 	check_ctk(true, "1.20.0-1", importing, "version = 2\noom_score = 1\n", "",
 	          "an import without any does not matter");
 	check_ctk(false, NULL, full, NULL, "not known", "one of unknown version is not used");
+	check_ctk_for(1, true, "1.17.8-1", full, NULL, "",
+	              "for containerd 1.x one that writes the main file is good");
+	check_ctk_for(1, false, "1.18.1-1", full, NULL, "in its place",
+	              "one whose drop-in hides the main file's section is not");
+	check_ctk_for(1, false, "1.20.0-1", "version = 2\n", NULL, "in its place",
+	              "in no later version");
+	check_ctk_for(1, false, "1.20.0-1", NULL, NULL, "in its place", "nor without a file");
 }
 
 /* --- k0s, k3s, RKE2 --- */
@@ -228,18 +318,23 @@ static void tried_free(struct tried *t)
 }
 #define CLEANUP_TRIED CLEANUP(tried_free)
 
-static struct tried try(struct fake_writable *w, bool make_default)
+static struct tried try_with(struct fake_writable *w, const char *packages, bool make_default)
 {
 	struct tried t = {.err = ERROR_INIT, .code = -1};
 	struct containerd_setup setup = {.root = &w->base, .make_default = make_default};
 
-	t.found = look(w, "containerd=1.7.24 nvidia-container-toolkit=1.20.0-1");
+	t.found = look(w, packages);
 	setup.containerd = &t.found.c;
 	if (t.found.result == 1)
 		t.code = containerd_set_up(&t.result, &setup, &t.err);
 	if (t.code < 0)
 		printf("# %s\n", t.err.message ? t.err.message : "not found");
 	return t;
+}
+
+static struct tried try(struct fake_writable *w, bool make_default)
+{
+	return try_with(w, "containerd=1.7.24 nvidia-container-toolkit=1.20.0-1", make_default);
 }
 
 static bool is_refused(const struct tried *t, const char *part)
@@ -320,6 +415,104 @@ static void test_k3s_refused(void)
 	      "a key whose quote is never closed is none");
 }
 
+/* What is on the unit's command line counts more than any file. */
+static void test_k3s_unit(void)
+{
+	static const char unit[] = "/etc/systemd/system/k3s.service";
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	CLEANUP_TRIED struct tried chosen = {0};
+	CLEANUP_TRIED struct tried moved = {0};
+	CLEANUP_TRIED struct tried docker = {0};
+	CLEANUP_TRIED struct tried not_docker = {0};
+
+	put_k3s(&w, USAGE);
+	fw_text(&w, unit,
+	        "[Service]\nExecStart=/usr/local/bin/k3s server --default-runtime=crun\n");
+	chosen = try(&w, true);
+	check(is_refused(&chosen, "'k3s.service' makes 'crun' the default runtime"),
+	      "another default on k3s's command line is refused");
+	fw_text(&w, unit,
+	        "[Service]\nExecStart=/usr/local/bin/k3s \\\n    server \\\n\t'--data-dir' '/srv/k3s'\n");
+	fw_text(&w, "/srv/k3s/agent/etc/containerd/config.toml.tmpl", "version = 2\n");
+	moved = try(&w, false);
+	check(is_refused(&moved, "/srv/k3s/agent/etc/containerd/config.toml.tmpl"),
+	      "a template is looked for in the data directory of the command line");
+	fw_text(&w, unit, "[Service]\nExecStart=/usr/local/bin/k3s agent --docker\n");
+	docker = try(&w, false);
+	check(is_refused(&docker, "'docker: true'"), "a k3s that uses Docker is refused");
+	fw_text(&w, unit, "[Service]\nExecStart=/usr/local/bin/k3s agent --docker=false\n");
+	not_docker = try(&w, false);
+	check(not_docker.code == 0, "one that says that it does not is fine");
+}
+
+static void test_k3s_dropins(void)
+{
+	static const char dropin[] =
+		"/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/50-site.toml";
+	static const char v3[] = "plugins.'io.containerd.cri.v1.runtime'.containerd";
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	CLEANUP_TRIED struct tried chosen = {0};
+	CLEANUP_TRIED struct tried unasked = {0};
+	CLEANUP_TRIED struct tried other = {0};
+	CLEANUP_TRIED struct tried same = {0};
+	CLEANUP_TRIED struct tried broken = {0};
+	CLEANUP_TRIED struct tried loop = {0};
+	CLEANUP_FREE char *text =
+		str_format("version = 3\n[%s]\ndefault_runtime_name = 'kata'\n", v3);
+	CLEANUP_FREE char *moved =
+		str_format("[%s.runtimes.nvidia.options]\nBinaryName = '/opt/x/nvidia'\n", v3);
+	CLEANUP_FREE char *ours = str_format(
+		"[%s.runtimes.nvidia.options]\nBinaryName = '/usr/bin/nvidia-container-runtime'\n",
+		v3);
+
+	put_k3s(&w, USAGE);
+	fw_text(&w, dropin, text);
+	chosen = try(&w, true);
+	check(is_refused(&chosen, dropin), "a drop-in with another default runtime is refused");
+	unasked = try(&w, false);
+	check(unasked.code == 0, "unless ours shall not be the default");
+	fw_text(&w, dropin, moved);
+	other = try(&w, false);
+	check(is_refused(&other, "'/opt/x/nvidia'"),
+	      "so is one that gives the runtime another program");
+	fw_text(&w, dropin, ours);
+	same = try(&w, false);
+	check(same.code == 0, "the same program is fine");
+	fw_text(&w, dropin, "[x\n");
+	broken = try(&w, false);
+	check(is_refused(&broken, "line 1"), "one that is no TOML is refused with the line");
+	fw_remove(&w.base, dropin, NULL);
+	fw_text(&w, "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl",
+	        "version = 2\n{{range $k, $v := .ExtraRuntimes}}\n{{end}}\n");
+	loop = try(&w, false);
+	check(loop.code == 0, "a template with k3s's own loop over what was found is fine");
+}
+
+static void check_release(const char *version, bool starts, const char *note, const char *sentence)
+{
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	CLEANUP_TRIED struct tried t = {0};
+	CLEANUP_FREE char *notes = NULL;
+
+	put_k3s(&w, version);
+	t = try(&w, false);
+	notes = strv_join(&t.result.notes, "\n");
+	check(starts ? t.code == 0 && (strstr(notes, "SystemdCgroup") != NULL) == (note != NULL) &&
+	                       (!note || strstr(notes, note))
+	             : is_refused(&t, "does not start"),
+	      "%s", sentence);
+}
+
+static void test_k3s_releases(void)
+{
+	check_release("v1.28.3+k3s1", false, NULL,
+	              "a release that does not start with the runtime is refused");
+	check_release("v1.28.3+k3s2", true, NULL, "its second build is fine");
+	check_release("v1.28.2+k3s1", true, "1.28.2", "an older one has no SystemdCgroup: told");
+	check_release("v1.24.17+k3s1", true, "1.24.17", "so has one of an older branch");
+	check_release("v1.33.4+k3s1", true, NULL, "a newer one has");
+}
+
 static void test_rke2(void)
 {
 	CLEANUP_FAKE struct fake_writable w = fake_writable();
@@ -344,6 +537,10 @@ static void test_k0s(void)
 	CLEANUP_TRIED struct tried one = {0};
 	CLEANUP_TRIED struct tried two = {0};
 	CLEANUP_TRIED struct tried both = {0};
+	CLEANUP_TRIED struct tried neither = {0};
+	CLEANUP_TRIED struct tried version = {0};
+	CLEANUP_TRIED struct tried later = {0};
+	CLEANUP_TRIED struct tried second_line = {0};
 	CLEANUP_TRIED struct tried taken = {0};
 	CLEANUP_TRIED struct tried old = {0};
 	CLEANUP_ERROR struct error err = ERROR_INIT;
@@ -378,9 +575,30 @@ static void test_k0s(void)
 	      "a k0s with containerd 2 gets the schema of that");
 	check(!strstr(fw_find(&w.base, dropin)->data, "default_runtime_name"),
 	      "no default runtime unless it was asked for");
-	fw_program(&w, "/usr/local/bin/k0s", DEP_ONE DEP_TWO);
+	fw_program(&w, "/usr/local/bin/k0s", DEP_TWO DEP_ONE);
 	both = try(&w, false);
-	check(is_refused(&both, "cannot tell which containerd"), "one that has both is refused");
+	check(both.code == 0 &&
+	              strstr(fw_find(&w.base, dropin)->data, "io.containerd.cri.v1.runtime"),
+	      "of one that has both modules the release tells: 1.36 has containerd 2");
+	fw_program(&w, "/usr/local/bin/k0s", "v1.36.0+k0s.0");
+	neither = try(&w, false);
+	check(is_refused(&neither, "cannot tell which containerd"), "one with neither is refused");
+	fw_program(&w, "/usr/local/bin/k0s", DEP_TWO);
+	fw_text(&w, CONTAINERD_K0S_DIR "/old.toml", "version = 2\n");
+	version = try(&w, false);
+	check(is_refused(&version, "old.toml' is of version 2, and this k0s reads version 3"),
+	      "a drop-in of another version is refused");
+	fw_text(&w, CONTAINERD_K0S_DIR "/old.toml",
+	        "[plugins.'io.containerd.cri.v1.runtime'.containerd]\ndefault_runtime_name = 'x'\n");
+	later = try(&w, true);
+	check(is_refused(&later, "old.toml' makes 'x' the default runtime"),
+	      "so is one that takes the default away again");
+	fw_remove(&w.base, CONTAINERD_K0S_DIR "/old.toml", NULL);
+	fw_text(&w, "/etc/k0s/containerd.toml", "# mine\n# k0s_managed=true\nversion = 3\n");
+	second_line = try(&w, false);
+	check(is_refused(&second_line, "is not k0s's own any more"),
+	      "the mark of k0s counts in the first line only");
+	fw_text(&w, "/etc/k0s/containerd.toml", "\n# k0s_managed=true\nversion = 2\n");
 	fw_program(&w, "/usr/local/bin/k0s", "v1.26.9+k0s.0 " DEP_ONE);
 	old = try(&w, false);
 	check(is_refused(&old, "1.27.1"), "one that merges no drop-ins is refused");
@@ -444,6 +662,7 @@ struct plain {
 	struct fake_writable w; /* first: run() gets it */
 	enum fault fault;
 	int ctk_runs;
+	char *first_asked; /* the configuration that its containerd was asked about first */
 };
 
 static bool file_names_runtime(struct fake_writable *w)
@@ -495,9 +714,11 @@ static int run_stand_in(struct fake_writable *w, const struct guest_command *com
 
 	if (strcmp(command->argv[0], CTK) == 0)
 		return ctk(p, command->ret_stdout, err);
-	if (strcmp(command->argv[0], "/usr/bin/containerd") == 0)
-		return dump(p, command->ret_stdout, err);
-	return error_set(err, "there is no '%s'", command->argv[0]);
+	if (strcmp(command->argv[0], "/usr/bin/containerd") != 0)
+		return error_set(err, "there is no '%s'", command->argv[0]);
+	if (!p->first_asked)
+		p->first_asked = str_copy(command->argv[2]);
+	return dump(p, command->ret_stdout, err);
 }
 
 static struct plain plain(bool with_ctk, enum fault fault)
@@ -518,6 +739,7 @@ static struct plain plain(bool with_ctk, enum fault fault)
 
 static void plain_free(struct plain *p)
 {
+	free(p->first_asked);
 	fake_writable_free(&p->w);
 }
 #define CLEANUP_PLAIN CLEANUP(plain_free)
@@ -571,6 +793,125 @@ static void test_disabled_by_import(void)
 	      "a CRI plugin that an imported file disables is refused");
 }
 
+/* A main file of its own directory, by a link, and nothing there yet that it imports. */
+static void put_elsewhere(struct plain *p, const char *text)
+{
+	fw_remove(&p->w.base, "/etc/containerd", NULL);
+	fw_link(&p->w, MAIN, "/etc/containerd/site/main.toml");
+	fw_text(&p->w, "/etc/containerd/site/main.toml", text);
+}
+
+static void test_disabled_behind_a_link(void)
+{
+	CLEANUP_PLAIN struct plain p = plain(false, NONE);
+	CLEANUP_TRIED struct tried t = {0};
+
+	put_elsewhere(&p, "version = 2\nimports = ['own.toml']\n"
+	                  "disabled_plugins = ['io.containerd.grpc.v1.cri']\n");
+	fw_text(&p.w, "/etc/containerd/own.toml", "version = 2\n");
+	fw_text(&p.w, "/etc/containerd/.gpuimg-before", "the user's");
+	t = try(&p.w, false);
+	check(t.code == 0, "a disabled CRI plugin behind a link is enabled");
+	check_str(p.first_asked, "/etc/containerd/.gpuimg-before1",
+	          "containerd was asked beside the link, where relative imports count from");
+	check(fw_find(&p.w.base, "/etc/containerd/.gpuimg-before") &&
+	              str_equal(fw_find(&p.w.base, "/etc/containerd/.gpuimg-before")->data,
+	                        "the user's"),
+	      "by a name that nothing had");
+	check(!fw_find(&p.w.base, "/etc/containerd/.gpuimg-before1"), "which is gone again");
+}
+
+static void test_directories_taken_back(void)
+{
+	CLEANUP_PLAIN struct plain p = plain(false, LOSES_RUNTIME);
+	CLEANUP_FREE char *before = NULL;
+	CLEANUP_FREE char *after = NULL;
+	CLEANUP_TRIED struct tried t = {0};
+
+	fw_text(&p.w, MAIN, "version = 2\nimports = ['/opt/site/conf.d/*.toml']\n");
+	before = fake_writable_text(&p.w);
+	t = try_with(&p.w, "containerd=2.1.4", false);
+	after = fake_writable_text(&p.w);
+	check(t.code < 0 && t.err.code == EXIT_PROOF, "a drop-in in a new directory may fail");
+	check_str(after, before, "then the new directories are gone too");
+}
+
+/* /usr/lib, and what else a distribution has there. */
+static void test_import_from_large_directory(void)
+{
+	const size_t size = 65UL * 1024 * 1024;
+	CLEANUP_FREE char *large = mem_alloc(size);
+	CLEANUP_PLAIN struct plain p = plain(false, NONE);
+	CLEANUP_TRIED struct tried t = {0};
+
+	fw_put(&p.w.base, "/usr/lib/large", S_IFREG | 0644, large, size);
+	fw_text(&p.w, "/usr/lib/site.toml", "version = 2\noom_score = 1\n");
+	fw_text(&p.w, MAIN, "version = 2\nimports = ['/usr/lib/site.toml']\n");
+	t = try(&p.w, false);
+	check(t.code == 0, "what lies beside an imported file is no matter");
+}
+
+static int broken_lstat(struct rootfs *r, const char *path, struct rootfs_stat *ret,
+                        struct error *err)
+{
+	if (str_ends(path, "/broken.toml"))
+		return error_errno(err, EIO, "cannot look up '%s'", path);
+	return fw_lstat(r, path, ret, err);
+}
+
+static void test_unreadable_imports(void)
+{
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	struct rootfs_ops ops = *w.base.ops;
+	CLEANUP_CONTAINERD_FILES struct containerd_files files = {0};
+	CLEANUP_ERROR struct error broken = ERROR_INIT;
+	CLEANUP_ERROR struct error fifo = ERROR_INIT;
+	CLEANUP_ERROR struct error none = ERROR_INIT;
+
+	ops.lstat = broken_lstat;
+	fw_text(&w, MAIN, "version = 2\nimports = ['conf.d/*.toml', '*/x.toml']\n");
+	fw_text(&w, "/etc/containerd/conf.d/broken.toml", "");
+	w.base.ops = &ops;
+	check(containerd_files_read(&files, &w.base, MAIN, &broken) < 0 &&
+	              strstr(broken.message, "broken.toml"),
+	      "an import that cannot be looked up is an error, and not left out");
+	fw_remove(&w.base, "/etc/containerd/conf.d/broken.toml", NULL);
+	fw_put(&w.base, "/etc/containerd/conf.d/pipe.toml", S_IFIFO | 0644, "", 0);
+	check(containerd_files_read(&files, &w.base, MAIN, &fifo) < 0 &&
+	              error_exit_code(&fifo) == EXIT_INPUT &&
+	              strstr(fifo.message,
+	                     "'/etc/containerd/conf.d/pipe.toml': it is no regular file"),
+	      "a FIFO is refused by its name");
+	fw_remove(&w.base, "/etc/containerd/conf.d", NULL);
+	fw_link(&w, "/etc/containerd/loop", "loop");
+	check(containerd_files_read(&files, &w.base, MAIN, &none) == 0 && files.count == 1,
+	      "a link that leads nowhere has nothing below it");
+	fw_link(&w, MAIN, "config.toml");
+	check(containerd_files_read(&files, &w.base, MAIN, &none) < 0 &&
+	              error_exit_code(&none) == EXIT_INPUT && strstr(none.message, MAIN),
+	      "a main file that is a link to itself is refused by its name");
+}
+
+static void test_notes_of_others(void)
+{
+	CLEANUP_PLAIN struct plain p = plain(false, NONE);
+	CLEANUP_TRIED struct tried docker = {0};
+	CLEANUP_TRIED struct tried done = {0};
+	CLEANUP_FREE char *told = NULL;
+	CLEANUP_FREE char *not_told = NULL;
+
+	fw_program(&p.w, "/usr/bin/dockerd", "x");
+	docker = try(&p.w, false);
+	told = strv_join(&docker.result.notes, "\n");
+	check(docker.code == 0 && strstr(told, "Docker ('/usr/bin/dockerd') is not set up"),
+	      "Docker beside containerd is told that it is not set up");
+	fw_text(&p.w, "/etc/docker/daemon.json",
+	        "{\"runtimes\": {\"nvidia\": {\"path\": \"nvidia-container-runtime\"}}}\n");
+	done = try(&p.w, false);
+	not_told = strv_join(&done.result.notes, "\n");
+	check(done.code == 0 && !strstr(not_told, "Docker"), "unless it has the runtime");
+}
+
 static void check_taken_back(enum fault fault, const char *sentence)
 {
 	CLEANUP_PLAIN struct plain p = plain(false, fault);
@@ -610,11 +951,12 @@ static void test_by_ctk(void)
 	CLEANUP_PLAIN struct plain good = plain(true, NONE);
 	CLEANUP_PLAIN struct plain bad = plain(true, CTK_WRITES_NONSENSE);
 	CLEANUP_PLAIN struct plain failing = plain(true, CTK_FAILS);
-	CLEANUP_TRIED struct tried a = try(&good.w, false);
-	CLEANUP_TRIED struct tried b = try(&bad.w, false);
-	CLEANUP_TRIED struct tried c = try(&failing.w, false);
+	static const char old[] = "containerd=1.7.24 nvidia-container-toolkit=1.17.8-1";
+	CLEANUP_TRIED struct tried a = try_with(&good.w, old, false);
+	CLEANUP_TRIED struct tried b = try_with(&bad.w, old, false);
+	CLEANUP_TRIED struct tried c = try_with(&failing.w, old, false);
 
-	check_str(a.result.by, "nvidia-ctk 1.20.0-1", "a good nvidia-ctk does it");
+	check_str(a.result.by, "nvidia-ctk 1.17.8-1", "a good nvidia-ctk does it");
 	check(a.result.edited.count == 1 &&
 	              strv_has(&a.result.edited, "/etc/containerd/conf.d/99-nvidia.toml"),
 	      "what it wrote is recorded");
@@ -671,17 +1013,28 @@ int main(void)
 {
 	test_find_plain();
 	test_find_program();
+	test_globs();
 	test_unit();
+	test_unit_of_another_program();
+	test_none();
 	test_find_managers();
 	test_ctk();
 	test_k3s();
 	test_k3s_refused();
+	test_k3s_unit();
+	test_k3s_dropins();
+	test_k3s_releases();
 	test_rke2();
 	test_k0s();
 	test_snapshot();
 	test_set_up();
 	test_only_looked_at();
 	test_disabled_by_import();
+	test_disabled_behind_a_link();
+	test_unreadable_imports();
+	test_import_from_large_directory();
+	test_notes_of_others();
+	test_directories_taken_back();
 	test_taken_back();
 	test_by_ctk();
 	test_proof();

@@ -37,6 +37,9 @@ static struct run plan_with(const struct fake_file *table, int major, int minor,
 	struct run r = {0};
 
 	r.rc = containerd_files_read(&r.files, &root.base, MAIN, &r.err);
+	/* before 1.6.30; from 1.7.16 on */
+	r.files.globs =
+		major < 2 && minor < 7 ? CONTAINERD_GLOBS_FROM_ROOT : CONTAINERD_GLOBS_FROM_FILE;
 	if (r.rc == 0)
 		r.rc = containerd_plan_edits(&r.edits, &r.files, major, minor, runtime, &r.err);
 	return r;
@@ -196,12 +199,16 @@ static void test_imports(void)
 		{"/etc/containerd/conf.d/b.toml", ""},
 		{0}};
 	CLEANUP_RUN struct run v16 = plan(table, 1, 6), v20 = plan(table, 2, 0);
+	CLEANUP_RUN struct run v17 = plan(table, 1, 7);
+	const struct containerd_file *relative = &v16.files.items[1];
 
 	check(v16.files.count == 4 && v16.files.imports.count == 4,
 	      "imports are followed, each file once, and a pattern may match nothing");
-	check(strcmp(v16.files.items[1].path, "/etc/containerd/sub/a.toml") == 0 &&
-	              v16.files.items[1].only_major == 2,
-	      "a relative pattern counts from the file for 2.x only");
+	check(strcmp(relative->path, "/etc/containerd/sub/a.toml") == 0 &&
+	              !containerd_file_counts(&v16.files, relative),
+	      "a relative pattern does not count from the file before 1.6.30");
+	check(containerd_file_counts(&v17.files, &v17.files.items[1]),
+	      "it does from 1.7.16 on, as 2.x has it");
 	check(v16.edits.count == 1 && has_nvidia(text_of(&v16, "/etc/containerd/own.toml"), CRI2) &&
 	              str_starts(text_of(&v16, "/etc/containerd/own.toml"), own),
 	      "1.6 has the runtime in the import whose CRI section replaces the main one's");
@@ -236,6 +243,28 @@ static void test_more_imports(void)
 	check(text_of(&rising, "/etc/containerd/d/" CONTAINERD_DROPIN_NAME) &&
 	              rising.edits.count == 1 && has_note(&rising, "higher than the 2"),
 	      "a relative directory is used by 2.x, and a version that is too high is told");
+}
+
+static void test_byte_order_mark(void)
+{
+	static const struct fake_file bare[] = {{MAIN, "\xef\xbb\xbfversion = 2\r\n"}, {0}};
+	static const struct fake_file listed[] = {
+		{MAIN, "\xef\xbb\xbf# mine\n\nversion = 2\nimports = []\n"}, {0}};
+	static const struct fake_file inside[] = {{MAIN, "version = 2\n\xef\xbb\xbfroot = '/x'\n"},
+	                                          {0}};
+	CLEANUP_RUN struct run v16 = plan(bare, 1, 6), v21 = plan(bare, 2, 1);
+	CLEANUP_RUN struct run kept = plan(listed, 2, 1), wrong = plan(inside, 1, 6);
+
+	check(v16.files.version == 2 &&
+	              str_starts(text_of(&v16, MAIN), "\xef\xbb\xbfversion = 2\r\n") &&
+	              has_nvidia(text_of(&v16, MAIN), CRI2),
+	      "a byte order mark in front, as 1.x takes it, is read past and kept");
+	check(str_starts(text_of(&v21, MAIN), "\xef\xbb\xbf") &&
+	              says(text_of(&v21, MAIN), "imports = [\"/etc/containerd/conf.d/*.toml\"]"),
+	      "also where a first line is added");
+	check(str_starts(text_of(&kept, MAIN), "\xef\xbb\xbf# mine\n\nversion = 2\nimports = [\""),
+	      "and where one behind a comment is changed");
+	check(wrong.rc < 0 && strstr(wrong.err.message, "line 2"), "anywhere else it is refused");
 }
 
 /* --- disabled ------------------------------------------------------------------------------- */
@@ -581,6 +610,7 @@ int main(void)
 	test_debian();
 	test_imports();
 	test_more_imports();
+	test_byte_order_mark();
 	test_disabled();
 	test_runtimes();
 	test_default();

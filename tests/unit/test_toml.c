@@ -181,8 +181,10 @@ static void test_garbage(void)
 	        "a control character in a comment");
 	refuses("a = 1\rb = 2", "line 1: control character 0x0d", "a CR alone");
 	refuses("\n\n# \377", "line 3: not UTF-8", "a byte that is not UTF-8");
-	refuses("\357\273\277a = 1", "line 1: a key is missing before '\357\273\277a = 1'",
-	        "a mark");
+	refuses("a = 1\n\357\273\277b = 2", "line 2: a key is missing before '\357\273\277b = 2'",
+	        "a byte order mark that is not in front");
+	says("\357\273\277a = 1", "a = 1", "a byte order mark in front is read past");
+	says("\357\273\277", "", "also where nothing follows");
 }
 
 static void test_places(void)
