@@ -15,14 +15,15 @@ char *boot_console_path(const struct boot_options *o)
 	                       : str_format("%s/console.log", o->work_dir);
 }
 
-static int add_firmware(struct cache_key *key, struct cache *cache, struct error *err)
+static int add_firmware(struct cache_key *key, struct cache *cache, enum boot_firmware firmware,
+                        struct error *err)
 {
 	CLEANUP_FREE char *code = NULL;
 	CLEANUP_FREE char *vars = NULL;
 	CLEANUP_FREE char *code_digest = NULL;
 	CLEANUP_FREE char *vars_digest = NULL;
 
-	if (boot_recipe_firmware(&code, &vars, err) < 0 ||
+	if (boot_recipe_firmware(firmware, &code, &vars, err) < 0 ||
 	    cache_digest_file(cache, code, NULL, &code_digest, err) < 0 ||
 	    cache_digest_file(cache, vars, NULL, &vars_digest, err) < 0)
 		return -1;
@@ -53,7 +54,7 @@ static int make_key(struct cache_key **ret, struct cache *cache, const struct bo
 
 	cache_key_add(key, "image", sha256);
 	cache_key_add(key, "format", o->format);
-	cache_key_add(key, "firmware", o->firmware == FIRMWARE_UEFI ? "uefi" : "bios");
+	cache_key_add(key, "firmware", boot_firmware_name(o->firmware));
 	cache_key_add(key, "window", o->window == WINDOW_REACHABLE ? "reachable" : "unreachable");
 	cache_key_add_int(key, "bar_bytes", (int64_t)o->bar_bytes);
 	cache_key_add_int(key, "memory_bytes", (int64_t)o->memory_bytes);
@@ -62,7 +63,8 @@ static int make_key(struct cache_key **ret, struct cache *cache, const struct bo
 	cache_key_add_int(key, "driver", o->driver);
 	cache_key_add(key, "qemu", qemu);
 	cache_key_add(key, "kvm_cpu", cpu);
-	if ((o->firmware == FIRMWARE_UEFI && add_firmware(key, cache, err) < 0) ||
+	if ((boot_firmware_is_uefi(o->firmware) &&
+	     add_firmware(key, cache, o->firmware, err) < 0) ||
 	    add_smoke_files(key, o->data_dir, err) < 0)
 		return -1;
 	*ret = STEAL(key);

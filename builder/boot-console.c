@@ -52,6 +52,7 @@ void console_free(struct console *c)
 	free(c->seen.kernel_version);
 	free(c->seen.cmdline);
 	free(c->seen.firmware_version);
+	free(c->seen.refusal);
 	strv_free(&c->seen.nvidia);
 	free(c);
 }
@@ -283,6 +284,7 @@ static void take_line(struct console *c, const char *line)
 	if (frames_line(c->frames, line))
 		kernel_runs(c, PHASE_USERSPACE);
 	prompt_line(c, line);
+	secure_boot_line(&c->seen, line);
 	if (!c->seen.kernel)
 		return;
 	pci_line(c, line);
@@ -310,7 +312,9 @@ void console_feed(struct console *c, const char *data, size_t size)
 		c->length = 0;
 		take_line(c, c->line);
 	}
-	/* A prompt waits without a newline. */
+	/* A prompt waits without a newline, and so does shim's box with its one key "OK". */
 	c->line[c->length] = '\0';
 	prompt_line(c, c->line);
+	if (!c->seen.kernel)
+		secure_boot_line(&c->seen, c->line);
 }

@@ -35,16 +35,22 @@ static const char *const no_card_marks[] = {
 /* The same lines come where another driver has the card: then these do too. */
 static const char *const taken_marks[] = {"obtained ownership of", NULL};
 
-/* Units that fail for lack of a card. mark: what they say then; NULL: not seen, the name must do.
+/*
+ * Units that fail for lack of a card, and what they say then. Seen with 535: persistenced's; those
+ * of the others are from reports of their users. A library that is missing, or one of another
+ * version, is said in other words.
  */
 static const struct {
 	const char *unit;
-	const char *mark;
+	const char *marks[4];
 } card_units[] = {
-	{"nvidia-persistenced.service", "Failed to query NVIDIA devices"},
-	{"nvidia-powerd.service", NULL},
-	{"nvidia-fabricmanager.service", NULL},
-	{"nvidia-cdi-refresh.service", NULL},
+	{"nvidia-persistenced.service", {"Failed to query NVIDIA devices"}},
+	{"nvidia-powerd.service",
+         {"No matching GPU found", "Failed to initialize RM Client",
+          "Allocate Root client failed"}},
+	{"nvidia-fabricmanager.service",
+         {"request to query NVSwitch device information from NVSwitch driver failed"}},
+	{"nvidia-cdi-refresh.service", {"failed to initialize NVML: Driver Not Loaded"}},
 };
 
 /* Debian's driver has its modules loaded by this one, which others use too. */
@@ -62,6 +68,13 @@ static const struct cause causes[] = {
 	{"nvalid module format", "the module is not made for this kernel"},
 	{"version magic", "the module is not made for this kernel"},
 	{"Unknown symbol", "the module needs what this kernel does not have"},
+	{"module loading is restricted",
+         "Secure Boot has locked this kernel down, which then takes only modules that are signed by a "
+         "key it knows"},
+	{"unavailable key",
+         "this kernel takes only modules that are signed by a key it knows, and this one is signed by "
+         "another"},
+	{"module is rejected", "this kernel takes only modules that are signed by a key it knows"},
 	{"Key was rejected", "this kernel takes only modules that are signed by a key it knows"},
 	{"Required key", "this kernel takes only modules that are signed"},
 	{"install command", "the image's own modprobe configuration forbids it"},
@@ -189,12 +202,13 @@ static bool is_line_of(const char *line, const char *unit)
 	return str_starts(line, unit) && str_starts(line + strlen(unit), ": ");
 }
 
-static bool unit_said(const struct boot_driver *d, const char *unit, const char *mark)
+/* marks: NULL ends them. */
+static bool unit_said(const struct boot_driver *d, const char *unit, const char *const *marks)
 {
 	for (size_t i = 0; i < d->unit_lines.count; i++) {
 		const char *line = d->unit_lines.items[i];
 
-		if (is_line_of(line, unit) && strstr(line, mark))
+		if (is_line_of(line, unit) && line_has_one_of(line, marks))
 			return true;
 	}
 	return false;
@@ -214,6 +228,8 @@ static bool is_lack_of_card(const char *line)
 /* Whether the driver's modules are all that it could not load, and it was for lack of a card. */
 static bool modules_load_excused(const struct boot_driver *d)
 {
+	static const char *const no_device[] = {"No such device", NULL};
+
 	for (size_t i = 0; i < d->unit_lines.count; i++) {
 		const char *line = d->unit_lines.items[i];
 
@@ -222,7 +238,7 @@ static bool modules_load_excused(const struct boot_driver *d)
 		    !is_lack_of_card(line))
 			return false;
 	}
-	return unit_said(d, MODULES_LOAD, "No such device");
+	return unit_said(d, MODULES_LOAD, no_device);
 }
 
 bool boot_driver_excuses(const struct boot_driver *d, const char *unit)
@@ -235,7 +251,7 @@ bool boot_driver_excuses(const struct boot_driver *d, const char *unit)
 		return modules_load_excused(d);
 	for (size_t i = 0; i < sizeof(card_units) / sizeof(*card_units); i++)
 		if (str_equal(unit, card_units[i].unit))
-			return !card_units[i].mark || unit_said(d, unit, card_units[i].mark);
+			return unit_said(d, unit, card_units[i].marks);
 	return false;
 }
 

@@ -30,6 +30,9 @@ static const struct field fields[] = {
 	FIELD(kernel_started, FACT),
 	FIELD(userspace, FACT),
 	FIELD(booted, FACT),
+	FIELD(secure_boot, FACT),
+	FIELD(lockdown, TEXT),
+	FIELD(refusal, TEXT),
 	FIELD(kernel, TEXT),
 	FIELD(cmdline, TEXT),
 	FIELD(window_dropped, FACT),
@@ -69,8 +72,29 @@ static const struct field driver_fields[] = {
 #define COUNT_OF(table) (sizeof(table) / sizeof(*(table)))
 
 static const char *const fact_names[] = {"unseen", "no", "yes"};
-static const char *const firmware_names[] = {"bios", "uefi"};
+static const char *const firmware_names[FIRMWARE_COUNT] = {"bios", "uefi", "uefi-secure-boot"};
 static const char *const window_names[] = {"unreachable", "reachable"};
+
+const char *boot_firmware_name(enum boot_firmware f)
+{
+	return firmware_names[f];
+}
+
+int boot_firmware_from_name(enum boot_firmware *ret, const char *name)
+{
+	for (int i = 0; i < FIRMWARE_COUNT; i++) {
+		if (strcmp(name, firmware_names[i]) != 0)
+			continue;
+		*ret = (enum boot_firmware)i;
+		return 0;
+	}
+	return -1;
+}
+
+bool boot_firmware_is_uefi(enum boot_firmware f)
+{
+	return f != FIRMWARE_BIOS;
+}
 
 static json_t *fields_json(const struct field *table, size_t count, const void *base);
 
@@ -97,7 +121,7 @@ static json_t *field_json(const struct field *f, const void *at)
 	case COUNT:
 		return json_integer((json_int_t) * (const uint64_t *)at);
 	case FIRMWARE:
-		return json_string(firmware_names[*(const enum boot_firmware *)at]);
+		return json_string(boot_firmware_name(*(const enum boot_firmware *)at));
 	case WINDOW:
 		return json_string(window_names[*(const enum boot_window *)at]);
 	case DRIVER:
@@ -184,8 +208,8 @@ static bool read_field(const struct field *f, void *at, const json_t *value)
 		*(uint64_t *)at = (uint64_t)json_integer_value(value);
 		return json_is_integer(value);
 	case FIRMWARE:
-		index = name_index(value, firmware_names, 2);
-		*(enum boot_firmware *)at = index == 1 ? FIRMWARE_UEFI : FIRMWARE_BIOS;
+		index = name_index(value, firmware_names, FIRMWARE_COUNT);
+		*(enum boot_firmware *)at = index < 0 ? FIRMWARE_BIOS : (enum boot_firmware)index;
 		return index >= 0;
 	case WINDOW:
 		index = name_index(value, window_names, 2);

@@ -260,6 +260,18 @@ static void boot_state(const struct source *s, struct boot_facts *f)
 		f->booted = FACT_NO;
 }
 
+/* Of a guest that did not start by UEFI the frame says "none", and its kernel no word. */
+static void secure_boot_facts(const struct source *s, struct boot_facts *f)
+{
+	CLEANUP_FREE char *text = printable_value(s, "secure_boot", TEXT_MAX_BYTES);
+
+	f->secure_boot = s->seen->secure_boot;
+	if (text && *text)
+		f->secure_boot = str_equal(text, "on") ? FACT_YES : FACT_NO;
+	f->lockdown = printable_value(s, "lockdown", TEXT_MAX_BYTES);
+	f->refusal = s->end->secure_boot ? str_copy(s->seen->refusal) : NULL;
+}
+
 static void unseen(struct boot_facts *f, const char *name, bool missing, const char *why)
 {
 	if (missing)
@@ -278,6 +290,8 @@ static void list_unseen(const struct source *s, struct boot_facts *f)
 	const char *early = why(s->early || s->late, s->why_early);
 	const char *late = why(s->late, s->why_late);
 
+	unseen(f, "secure_boot", s->end->secure_boot && f->secure_boot == FACT_UNSEEN,
+	       s->why_early);
 	unseen(f, "userspace", f->userspace == FACT_UNSEEN, s->why_early);
 	unseen(f, "booted", f->booted == FACT_UNSEEN, s->why_late);
 	unseen(f, "window_dropped", f->window_dropped == FACT_UNSEEN,
@@ -317,6 +331,7 @@ void boot_facts_gather(const struct console *c, const struct boot_end *end, stru
 		f.kernel = str_copy(s.seen->kernel_version);
 	f.machine_id = printable_value(&s, "machine_id", TEXT_MAX_BYTES);
 	f.firmware_version = str_copy(s.seen->firmware_version);
+	secure_boot_facts(&s, &f);
 	bar_facts(&s, &f);
 	module_facts(&s, &f);
 	card_facts(&s, &f);
@@ -334,6 +349,8 @@ void boot_facts_gather(const struct console *c, const struct boot_end *end, stru
 void boot_facts_free(struct boot_facts *f)
 {
 	free(f->ended);
+	free(f->lockdown);
+	free(f->refusal);
 	free(f->bar_address);
 	free(f->bar_message);
 	free(f->cmdline);

@@ -56,10 +56,10 @@ int boot_files_make(struct boot_files *f, const struct boot_options *o, const ch
 {
 	f->overlay = str_format("%s/boot-%s.qcow2", o->work_dir, nonce);
 	f->seed = str_format("%s/boot-%s.iso", o->work_dir, nonce);
-	if (o->firmware == FIRMWARE_UEFI) {
+	if (boot_firmware_is_uefi(o->firmware)) {
 		CLEANUP_FREE char *template = NULL;
 
-		if (boot_recipe_firmware(&f->code, &template, err) < 0)
+		if (boot_recipe_firmware(o->firmware, &f->code, &template, err) < 0)
 			return -1;
 		f->vars = str_format("%s/boot-%s.vars", o->work_dir, nonce);
 		if (copy_vars(template, f->vars, err) < 0)

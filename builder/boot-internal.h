@@ -64,6 +64,9 @@ struct console_seen {
 	char *kernel_version;
 	char *cmdline;
 	char *firmware_version;
+	enum fact secure_boot; /* by the kernel's own line */
+	char *refusal;      /* by whom Secure Boot stopped the chain, and in which words; or NULL */
+	bool nothing_boots; /* the firmware has tried all it knows */
 };
 
 struct console;
@@ -79,14 +82,25 @@ bool line_has_one_of(const char *line, const char *const *marks);
 /* A piece of the kernel's [start-end] pair: whether it is the large BAR, where the CPU reaches. */
 bool console_range_good(const struct console *c, uint64_t start, uint64_t end);
 
+/* --- Secure Boot (boot-secure.c) --- */
+
+/* Any line, or the piece of one: before a kernel runs its loaders speak, then the kernel itself. */
+void secure_boot_line(struct console_seen *seen, const char *line);
+/* Whether firmware and loaders that refused something have had time for another way. */
+bool secure_boot_gave_up(const struct console_seen *seen, int64_t since_ms, int64_t silent_ms,
+                         bool kvm);
+/* Of a firmware with Secure Boot: whether the guest said that it is on; a reason if not. */
+bool secure_boot_shown(const struct boot_facts *f, struct strv *reasons);
+
 /* --- From the console to facts (boot-facts.c) --- */
 
 /* What is known beside the console. */
 struct boot_end {
 	const char *how; /* how the run ended, for people */
 	bool early_only;
-	bool driver;   /* the guest was to try NVIDIA's driver */
-	bool has_card; /* this QEMU can carry the NVIDIA-like card */
+	bool driver;      /* the guest was to try NVIDIA's driver */
+	bool secure_boot; /* the firmware was to have it on */
+	bool has_card;    /* this QEMU can carry the NVIDIA-like card */
 	struct fake_gpu_counts card;
 };
 

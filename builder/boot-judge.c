@@ -18,6 +18,15 @@ static const char *text_or(const char *text, const char *instead)
 	return text ? text : instead;
 }
 
+/* What came of a chain that was stopped half-way would only hide the cause. */
+static bool judge_refusal(const struct boot_facts *f, struct strv *reasons)
+{
+	if (!f->refusal || f->kernel_started == FACT_YES)
+		return false;
+	strv_addf(reasons, "Secure Boot stops the image's boot chain: %s", f->refusal);
+	return true;
+}
+
 static void judge_boot(const struct boot_facts *f, struct strv *reasons)
 {
 	const char *ended = text_or(f->ended, "unknown end");
@@ -124,6 +133,8 @@ static enum verdict judge(const struct boot_facts *built, const struct boot_fact
 	size_t before = reasons->count;
 	enum verdict verdict;
 
+	if (judge_refusal(built, reasons))
+		return VERDICT_FAILED;
 	judge_boot(built, reasons);
 	judge_bar(built, reasons);
 	judge_nouveau(built, reasons);
@@ -139,7 +150,11 @@ static enum verdict judge(const struct boot_facts *built, const struct boot_fact
 enum verdict boot_judge(const struct boot_facts *built, const struct strv *expect_params,
                         struct strv *ret_reasons)
 {
-	return judge(built, NULL, expect_params, ret_reasons);
+	enum verdict verdict = judge(built, NULL, expect_params, ret_reasons);
+
+	if (verdict == VERDICT_PASSED && !secure_boot_shown(built, ret_reasons))
+		return VERDICT_VOID;
+	return verdict;
 }
 
 /* The base must not get a large BAR. */
@@ -188,6 +203,9 @@ enum verdict boot_judge_pair(const struct boot_facts *base, const struct boot_fa
 	enum verdict verdict = judge(built, base, expect_params, ret_reasons);
 	bool bar, nouveau;
 
+	/* The firmware and its variables are the same for both: one that said so is enough. */
+	if (verdict == VERDICT_PASSED && !secure_boot_shown(built, ret_reasons))
+		verdict = VERDICT_VOID;
 	if (base->window != WINDOW_UNREACHABLE)
 		return verdict;
 	bar = control_bar(base, ret_reasons);

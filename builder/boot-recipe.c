@@ -26,7 +26,12 @@ static bool unreachable(const struct boot_options *o)
 
 static bool uefi(const struct boot_options *o)
 {
-	return o->firmware == FIRMWARE_UEFI;
+	return boot_firmware_is_uefi(o->firmware);
+}
+
+static bool secure_boot(const struct boot_options *o)
+{
+	return o->firmware == FIRMWARE_UEFI_SECURE_BOOT;
 }
 
 static int usage(struct error *err)
@@ -66,26 +71,53 @@ struct firmware_files {
 	const char *vars;
 };
 
-int boot_recipe_firmware(char **ret_code, char **ret_vars, struct error *err)
-{
-	static const struct firmware_files known[] = {
-		{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
-		{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
-		{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},
-		{"/usr/share/edk2/x64/OVMF_CODE.4m.fd", "/usr/share/edk2/x64/OVMF_VARS.4m.fd"},
-		{"/usr/share/qemu/ovmf-x86_64-code.bin", "/usr/share/qemu/ovmf-x86_64-vars.bin"},
-	};
+static const struct firmware_files known_uefi[] = {
+	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
+	{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
+	{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},
+	{"/usr/share/edk2/x64/OVMF_CODE.4m.fd", "/usr/share/edk2/x64/OVMF_VARS.4m.fd"},
+	{"/usr/share/qemu/ovmf-x86_64-code.bin", "/usr/share/qemu/ovmf-x86_64-vars.bin"},
+	{NULL, NULL},
+};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (access(known[i].code, R_OK) < 0 || access(known[i].vars, R_OK) < 0)
+/*
+ * Debian and Ubuntu, Fedora and EL, openSUSE, Gentoo: variables with Microsoft's keys. Arch has the
+ * firmware only; its variables are empty, and with them Secure Boot is off.
+ */
+static const struct firmware_files known_secure_boot[] = {
+	{"/usr/share/OVMF/OVMF_CODE_4M.ms.fd", "/usr/share/OVMF/OVMF_VARS_4M.ms.fd"},
+	{"/usr/share/OVMF/OVMF_CODE_4M.secboot.fd", "/usr/share/OVMF/OVMF_VARS_4M.ms.fd"},
+	{"/usr/share/OVMF/OVMF_CODE.secboot.fd", "/usr/share/OVMF/OVMF_VARS.ms.fd"},
+	{"/usr/share/edk2/ovmf/OVMF_CODE.secboot.fd", "/usr/share/edk2/ovmf/OVMF_VARS.secboot.fd"},
+	{"/usr/share/qemu/ovmf-x86_64-smm-ms-code.bin",
+         "/usr/share/qemu/ovmf-x86_64-smm-ms-vars.bin"},
+	{"/usr/share/edk2-ovmf/OVMF_CODE.secboot.fd", "/usr/share/edk2-ovmf/OVMF_VARS.secboot.fd"},
+	{NULL, NULL},
+};
+
+int boot_recipe_firmware(enum boot_firmware firmware, char **ret_code, char **ret_vars,
+                         struct error *err)
+{
+	bool secure = firmware == FIRMWARE_UEFI_SECURE_BOOT;
+	const struct firmware_files *known = secure ? known_secure_boot : known_uefi;
+
+	for (const struct firmware_files *f = known; f->code; f++) {
+		if (access(f->code, R_OK) < 0 || access(f->vars, R_OK) < 0)
 			continue;
-		*ret_code = str_copy(known[i].code);
-		*ret_vars = str_copy(known[i].vars);
+		*ret_code = str_copy(f->code);
+		*ret_vars = str_copy(f->vars);
 		return 0;
 	}
-	error_set(err, "cannot boot with UEFI: no firmware such as '%s' on this host",
-	          known[0].code);
-	error_hint(err, "install the package 'ovmf' (Debian, Ubuntu) or 'edk2-ovmf' (Fedora, EL)");
+	if (secure)
+		error_set(err,
+		          "cannot boot with Secure Boot: no firmware with Microsoft's keys, such "
+		          "as '%s' with '%s', on this host",
+		          known->code, known->vars);
+	else
+		error_set(err, "cannot boot with UEFI: no firmware such as '%s' on this host",
+		          known->code);
+	error_hint(err, "install the package 'ovmf' (Debian, Ubuntu), 'edk2-ovmf' (Fedora, EL) or "
+	                "'qemu-ovmf-x86_64' (openSUSE)");
 	return error_code(err, EXIT_HOST);
 }
 
@@ -131,7 +163,8 @@ static void add_machine(struct strv *argv, const struct boot_options *o,
 	strv_add(argv, "-object");
 	strv_addf(argv, "memory-backend-memfd,id=ram0,size=%" PRIu64 "M", o->memory_bytes / MIB);
 	strv_add(argv, "-machine");
-	strv_addf(argv, "%s,memory-backend=ram0", uefi(o) ? "q35" : "pc");
+	strv_addf(argv, "%s%s,memory-backend=ram0", uefi(o) ? "q35" : "pc",
+	          secure_boot(o) ? ",smm=on" : "");
 	strv_add(argv, "-cpu");
 	/* Under KVM a model takes the host's vendor id, unless it is named. */
 	strv_addf(argv, "SandyBridge,vendor=GenuineIntel,phys-bits=%d", BOOT_PHYS_BITS);
@@ -141,6 +174,12 @@ static void add_machine(struct strv *argv, const struct boot_options *o,
 	add(argv, "-smp", "2");
 	if (!uefi(o))
 		return;
+	if (secure_boot(o)) {
+		/* Only SMM may write the variables, keys among them: not the guest's system. */
+		add(argv, "-global", "driver=cfi.pflash01,property=secure,value=on");
+		add(argv, "-global",
+		    "ICH9-LPC.disable_s3=1"); /* nobody sleeps; SMM would take part */
+	}
 	if (unreachable(o)) /* or QEMU finds that its own hole for PCI passes the limit */
 		add(argv, "-global", "q35-pcihost.pci-hole64-size=2G");
 	if (!unreachable(o)) {

@@ -27,7 +27,7 @@ struct run {
 	struct proc qemu;
 	int out_fd, err_fd; /* our ends; -1 once QEMU has closed its own */
 	int console_fd;     /* the file that keeps the console */
-	int64_t begin, last_output, panic_at, login_at, cloud_done_at;
+	int64_t begin, last_output, panic_at, login_at, cloud_done_at, refused_at;
 	size_t console_bytes;
 	char tail[TAIL_MAX_BYTES + 1]; /* of QEMU's own messages */
 	int status;                    /* of QEMU, once it has ended */

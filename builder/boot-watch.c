@@ -97,6 +97,7 @@ static void note_progress(struct run *r)
 	note_time(&r->panic_at, seen->panic);
 	note_time(&r->login_at, seen->login);
 	note_time(&r->cloud_done_at, seen->cloud_done);
+	note_time(&r->refused_at, seen->refusal);
 	log_step_progress(r->o->log, phases[phase].done, phases[phase].name);
 }
 
@@ -159,6 +160,10 @@ static char *end_reason(struct run *r, unsigned timeout_s)
 	if (passed(r->panic_at, PANIC_GRACE_MS))
 		return str_format("the guest's kernel gave up: %s",
 		                  console_seen(r->console)->panic_message);
+	if (r->refused_at && r->o->firmware == FIRMWARE_UEFI_SECURE_BOOT &&
+	    secure_boot_gave_up(console_seen(r->console), clock_ms() - r->refused_at,
+	                        clock_ms() - r->last_output, r->o->kvm))
+		return str_format("Secure Boot stopped it: %s", console_seen(r->console)->refusal);
 	if (!early && silent_after_login(r))
 		return str_copy("a login prompt, and no facts");
 	if (early && passed(r->cloud_done_at, after_cloud_ms(r)))

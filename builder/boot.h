@@ -15,7 +15,8 @@
 #include "log.h"
 #include "str.h"
 
-enum boot_firmware { FIRMWARE_BIOS, FIRMWARE_UEFI };
+enum boot_firmware { FIRMWARE_BIOS, FIRMWARE_UEFI, FIRMWARE_UEFI_SECURE_BOOT };
+#define FIRMWARE_COUNT 3
 enum boot_window { WINDOW_UNREACHABLE, WINDOW_REACHABLE };
 /* Each fact is one of these; unseen ones are told, never taken for good. */
 enum fact { FACT_UNSEEN, FACT_NO, FACT_YES };
@@ -57,7 +58,12 @@ struct boot_facts {
 	enum boot_firmware firmware; /* what was asked for, so that a pair can be judged */
 	enum boot_window window;
 	bool early_only;
-	char *ended;              /* how the run ended, for people: "all facts are in" */
+	char *ended; /* how the run ended, for people: "all facts are in" */
+	/* The guest's own word, from its kernel or the firmware's variable SecureBoot. */
+	enum fact secure_boot;
+	char *lockdown; /* of the kernel: "none", "integrity", "confidentiality"; NULL: unseen */
+	char *refusal;  /* what firmware or loader said when Secure Boot stopped the chain, or NULL
+	                 */
 	enum fact kernel_started; /* a kernel, or what runs on one, was heard on the console */
 	enum fact userspace;      /* cloud-init ran our seed (early frame came whole) */
 	enum fact booted;         /* the late frame came too; without cloud-init: a login prompt */
@@ -86,8 +92,18 @@ struct boot_facts {
 	struct strv unseen; /* which facts could not be seen, and why, one line each */
 };
 
-/* The UEFI firmware of this host and the template of its variables. */
-int boot_recipe_firmware(char **ret_code, char **ret_vars, struct error *err);
+/* "bios", "uefi", "uefi-secure-boot": in options, reports and manifests. */
+const char *boot_firmware_name(enum boot_firmware f);
+/* -1: it is none of them. */
+int boot_firmware_from_name(enum boot_firmware *ret, const char *name);
+bool boot_firmware_is_uefi(enum boot_firmware f);
+
+/*
+ * The UEFI firmware of this host and the template of its variables; for Secure Boot, one that
+ * guards them by SMM, and variables in which Microsoft's keys are enrolled.
+ */
+int boot_recipe_firmware(enum boot_firmware firmware, char **ret_code, char **ret_vars,
+                         struct error *err);
 
 /* What 'ended' begins with where the guest fell silent half-way and stayed so. */
 #define BOOT_STALLED "the guest said nothing more for"
@@ -103,6 +119,10 @@ json_t *boot_facts_json(const struct boot_facts *f);
 /* What boot_facts_json() made; an error if anything is missing or of another type. */
 int boot_facts_from_json(struct boot_facts *ret, const json_t *facts, struct error *err);
 
+/*
+ * In the firmware with Secure Boot the guest itself must say that it is on: else a run that would
+ * have passed is VOID. A chain that Secure Boot stopped FAILED, and that is the only reason told.
+ */
 enum verdict { VERDICT_PASSED, VERDICT_FAILED, VERDICT_VOID };
 const char *verdict_name(enum verdict v);
 

@@ -45,7 +45,7 @@ static int choose_firmware(struct strv *ret, const struct options *o, bool bios,
 	if (ret->count == 0)
 		strv_add(ret, bios || !uefi ? "bios" : "uefi");
 	for (size_t i = 0; i < ret->count; i++) {
-		bool is_uefi = strcmp(ret->items[i], "uefi") == 0;
+		bool is_uefi = strcmp(ret->items[i], "bios") != 0;
 
 		if (is_uefi ? uefi : bios)
 			continue;

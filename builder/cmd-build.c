@@ -183,8 +183,12 @@ static bool is_same_file(const char *a, const char *b)
 /* All that a build writes, or removes, under names of its own. */
 static struct strv outputs_of(const struct names *n)
 {
-	static const char *const consoles[] = {"bios.image", "bios.base", "uefi.image",
-	                                       "uefi.base"};
+	static const char *const consoles[] = {"bios.image",
+	                                       "bios.base",
+	                                       "uefi.image",
+	                                       "uefi.base",
+	                                       "uefi-secure-boot.image",
+	                                       "uefi-secure-boot.base"};
 	const char *const fixed[] = {n->artifact, n->partial, n->manifest,
 	                             n->log,      n->lock,    n->sums};
 	struct strv outputs = {0};

@@ -98,14 +98,14 @@ static void check_space(struct findings *f, const char *what, const char *dir, u
 		finding_ok(f, "space", "%s '%s': %s free", what, dir, have);
 }
 
-static void check_ovmf(struct findings *f)
+static void check_ovmf(struct findings *f, enum boot_firmware firmware, const char *what_for)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_FREE char *code = NULL;
 	CLEANUP_FREE char *vars = NULL;
 
-	if (boot_recipe_firmware(&code, &vars, &err) == 0)
-		finding_ok(f, "firmware", "'%s' is there (UEFI boot tests)", code);
+	if (boot_recipe_firmware(firmware, &code, &vars, &err) == 0)
+		finding_ok(f, "firmware", "'%s' is there (%s)", code, what_for);
 	else
 		finding_note(f, "firmware", "%s; cure: %s", err.message, err.hint);
 }
@@ -146,7 +146,8 @@ enum exit_code command_doctor(const struct options *o, struct error *err)
 	if (log_open(&log, NULL, o->level, err) < 0 || data_find_dir(&data, o->data_dir, err) < 0)
 		return error_exit_code(err);
 	check_programs(&f);
-	check_ovmf(&f);
+	check_ovmf(&f, FIRMWARE_UEFI, "UEFI boot tests");
+	check_ovmf(&f, FIRMWARE_UEFI_SECURE_BOOT, "boot tests with Secure Boot");
 	check_kernel(&f);
 	check_accel(&f, o, log);
 	check_sandbox(&f, work_dir);

@@ -23,6 +23,8 @@ char *inspect_scratch(const struct inspect *in, const char *name, struct error *
 
 /* Boot types, and whether 'gpuimg build' would take the image. */
 void inspect_layout(struct inspect *in);
+/* What in the boot chain has no signature; after the chain is read. */
+void inspect_secure_boot(struct inspect *in);
 /* What claims an NVIDIA card, and the root file system's answer. blocked: gets the claimants of
  * all kernels, and the wanted names before them. */
 int inspect_kernels(struct inspect *in, const struct inspect_want *want, struct strv *blocked,

@@ -60,6 +60,7 @@ int inspect_run(struct inspect *in, const struct inspect_want *want, struct erro
 	in->facts = json_object();
 	json_object_set_new(in->facts, "wanted", wanted_json(want));
 	inspect_layout(in);
+	inspect_secure_boot(in);
 	if (inspect_kernels(in, want, &blocked, err) < 0 ||
 	    inspect_initramfs(in, &blocked, err) < 0 ||
 	    inspect_entries(in, want, &blocked, err) < 0 ||

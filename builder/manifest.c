@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "boot.h"
 #include "json-text.h"
 #include "manifest.h"
 #include "packages.h"
@@ -150,6 +151,41 @@ static json_t *make_export(const struct build *b)
 	                 (json_int_t)s->bytes);
 }
 
+static bool passed_with(const json_t *boot_test, const char *firmware)
+{
+	const json_t *runs = json_object_get(boot_test, "runs");
+
+	for (size_t i = 0; i < json_array_size(runs); i++) {
+		const json_t *run = json_array_get(runs, i);
+		const char *of = json_string_value(json_object_get(run, "firmware"));
+		const char *verdict = json_string_value(json_object_get(run, "verdict"));
+
+		if (of && verdict && strcmp(of, firmware) == 0 &&
+		    strcmp(verdict, verdict_name(VERDICT_PASSED)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What the disk offers is in the list already. Whether signatures hold, no look at files tells: it
+ * is claimed of an image that this run has seen boot so, not of one that an earlier run has.
+ */
+static void set_secure_boot(json_t *manifest, const json_t *boot_test)
+{
+	const char *name = boot_firmware_name(FIRMWARE_UEFI_SECURE_BOOT);
+	json_t *types = json_object_get(json_object_get(manifest, "image"), "boot_types");
+
+	for (size_t i = json_array_size(types); i > 0; i--) {
+		const char *type = json_string_value(json_array_get(types, i - 1));
+
+		if (type && strcmp(type, name) == 0)
+			json_array_remove(types, i - 1);
+	}
+	if (passed_with(boot_test, name))
+		json_array_append_new(types, json_string(name));
+}
+
 /* The manifest of the build that made the image; names, costs and boot test are this run's. */
 static json_t *make_reused(const struct build *b, const char *file)
 {
@@ -183,6 +219,7 @@ json_t *manifest_make(const struct build *b, const char *artifact, const char *s
 	const char *file = slash ? slash + 1 : artifact;
 	json_t *manifest = b->reused ? make_reused(b, file) : make_new(b, file, sha256);
 
+	set_secure_boot(manifest, boot_test);
 	json_object_set_new(manifest, "boot_test",
 	                    boot_test ? json_deep_copy(boot_test) : json_null());
 	return manifest;

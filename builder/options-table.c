@@ -93,8 +93,11 @@ const struct option_row option_rows[] = {
          "boot this image beside it; it must fail, or the test is void", false},
 	{"expect", 0, KIND_LIST, BOOT, AT(expect), "PARAM", NULL,
          "parameter that /proc/cmdline must hold", false},
-	{"firmware", 0, KIND_FIRMWARE, BUILD | BOOT, AT(firmware), "F", "bios|uefi|both",
-         "bios, uefi or both (default: what the image supports, BIOS first)", false},
+	{"firmware", 0, KIND_FIRMWARE, BUILD | BOOT, AT(firmware), "F",
+         "bios|uefi|uefi-secure-boot|both|all",
+         "bios, uefi, uefi-secure-boot, both (the first two) or all (default: what the image "
+         "supports, BIOS first)",
+         false},
 	{"window", 0, KIND_WINDOW, BOOT, AT(window), "W", "unreachable|reachable",
          "where the firmware puts the BAR's window (default unreachable)", false},
 	{"bar-size", 0, KIND_SIZE, BUILD | BOOT, AT(bar_bytes), "SIZE", NULL,

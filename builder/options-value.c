@@ -44,16 +44,20 @@ static int set_count(uint64_t *field, const char *value, struct error *err)
 	return error_code(err, EXIT_USAGE);
 }
 
-/* The last one wins, as for a string; "both" is a list of two. */
+/* The last one wins, as for a string; "both" and "all" are lists. */
 static void set_firmware(struct strv *field, const char *value)
 {
+	bool all = strcmp(value, "all") == 0;
+
 	strv_free(field);
-	if (strcmp(value, "both") == 0) {
-		strv_add(field, "bios");
-		strv_add(field, "uefi");
-	} else {
+	if (!all && strcmp(value, "both") != 0) {
 		strv_add(field, value);
+		return;
 	}
+	strv_add(field, "bios");
+	strv_add(field, "uefi");
+	if (all)
+		strv_add(field, "uefi-secure-boot");
 }
 
 static enum driver_source parse_source(const char *value)

@@ -114,7 +114,6 @@ static int prepare(struct runner *r, const struct smoke *s, const char *firmware
 	r->options = (struct boot_options){
 		.image = control ? s->control : s->image,
 		.format = control ? s->control_format : s->image_format,
-		.firmware = strcmp(firmware, "uefi") == 0 ? FIRMWARE_UEFI : FIRMWARE_BIOS,
 		.window = o->window,
 		.bar_bytes = o->bar_bytes,
 		.timeout_s = o->timeout_s,
@@ -126,6 +125,8 @@ static int prepare(struct runner *r, const struct smoke *s, const char *firmware
 		.early_only = control, /* it shows its failure early; see finish_base() */
 		.log = s->log,
 	};
+	if (boot_firmware_from_name(&r->options.firmware, firmware) < 0)
+		return error_set(err, "there is no firmware '%s'", firmware);
 	return look_up(r, s, control ? s->control_sha256 : s->image_sha256, err);
 }
 
@@ -314,6 +315,14 @@ static void print_driver(const json_t *facts, struct log *log)
 	         json_integer_value(json_object_get(facts, "card_reads")));
 }
 
+/* Only where it is on: what it means that it is not, the reasons tell. */
+static void print_secure_boot(const json_t *facts, struct log *log)
+{
+	if (is_yes(facts, "secure_boot"))
+		log_note(log, "  Secure Boot is on in the guest, its kernel's lockdown: %s",
+		         text_of(facts, "lockdown", "unseen"));
+}
+
 void smoke_print(const json_t *report, struct log *log)
 {
 	const json_t *runs = json_object_get(report, "runs");
@@ -331,6 +340,7 @@ void smoke_print(const json_t *report, struct log *log)
 		         json_is_null(base) ? "" : ", of the base ",
 		         json_is_null(base) ? "" : bar_text(base));
 		print_driver(json_object_get(run, "image"), log);
+		print_secure_boot(json_object_get(run, "image"), log);
 		for (size_t j = 0; j < json_array_size(reasons); j++)
 			log_note(log, "  %s", json_string_value(json_array_get(reasons, j)));
 	}

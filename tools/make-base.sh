@@ -35,6 +35,7 @@ boot_part=
 root_fs=ext4
 initramfs="initramfs-tools"
 loader=grub
+secure_boot=
 customize=()
 compression=zstd
 cache_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gpuimg/bases
@@ -90,6 +91,8 @@ usage()
 	      --initramfs NAME     initramfs-tools or dracut (initramfs-tools)
 	      --loader NAME        grub (BIOS and UEFI), systemd-boot (type 1 entries, UEFI) or
 	                           uki (unified kernel images under systemd-boot, UEFI) (grub)
+	      --secure-boot        UEFI starts Debian's signed GRUB by way of shim, which Microsoft
+	                           signed (loader grub)
 	      --customize SCRIPT   run SCRIPT with the root directory as argument, after the packages
 	                           are in and before the boot loader is configured; may be repeated
 	      --compression TYPE   zstd, zlib or none (zstd)

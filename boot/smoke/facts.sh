@@ -95,6 +95,23 @@ bar_fact() {
 	done
 }
 
+# "on", "off", or "none" where the firmware has no such variable: its fifth byte tells.
+secure_boot_facts() {
+	efivars=/sys/firmware/efi/efivars
+	secure_boot=$efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+	if [ ! -d /sys/firmware/efi ]; then
+		fact secure_boot none
+	elif [ -d "$efivars" ]; then
+		[ -e "$secure_boot" ] || mount -t efivarfs efivarfs "$efivars" 2>/dev/null
+		case $(od -An -tu1 -j4 -N1 "$secure_boot" 2>/dev/null | tr -d ' ') in
+		1) fact secure_boot on ;;
+		0) fact secure_boot off ;;
+		esac
+	fi
+	lockdown=$(sed -n 's/.*\[\(.*\)\].*/\1/p' /sys/kernel/security/lockdown 2>/dev/null)
+	[ -z "$lockdown" ] || fact lockdown "$lockdown"
+}
+
 disk_fact() {
 	probe=/var/tmp/.gpuimg-facts.$$
 	root=$(awk '$2 == "/" { line = $1 " " $3 } END { print line }' /proc/mounts)
@@ -158,9 +175,11 @@ driver_module_facts() {
 driver_unit_lines() {
 	systemctl list-units --state=failed --plain --no-legend --no-pager | cut -d ' ' -f 1 |
 		grep -e '^nvidia-' -e '^systemd-modules-load' | while read -r unit; do
-		# a daemon that is gone already is known to the journal by its name only
+		# a daemon that is gone already is known to the journal by a name of its own only
+		name=${unit%.service}
 		journalctl -b -q --no-pager -o cat _SYSTEMD_UNIT="$unit" + \
-			SYSLOG_IDENTIFIER="${unit%.service}" | tail -n 12 |
+			SYSLOG_IDENTIFIER="$name" + SYSLOG_IDENTIFIER="/usr/bin/$name" + \
+			SYSLOG_IDENTIFIER="nv-${name#nvidia-}" | tail -n 12 |
 			cut -c 1-200 | sed "s/^/$unit: /"
 	done
 }
@@ -176,7 +195,8 @@ driver_facts() {
 	fact driver_modules "$(cut -d ' ' -f 1 /proc/modules | grep '^nvidia')"
 	driver_module_facts
 	fact driver_kernel "$(dmesg 2>/dev/null |
-		grep -i -e nvrm -e nvidia -e 'module is rejected' -e 'unavailable key' |
+		grep -i -e nvrm -e nvidia -e 'module is rejected' -e 'unavailable key' \
+			-e 'module loading is restricted' |
 		sed 's/^ *//' | cut -c 1-160 | tail -n 24)"
 	if have nvidia-smi; then
 		attempt 60 nvidia-smi
@@ -209,6 +229,7 @@ collect() {
 	fact kernel "$(uname -r)"
 	fact cmdline "$(cat /proc/cmdline)"
 	fact machine_id "$(cat /etc/machine-id 2>/dev/null)"
+	secure_boot_facts
 	bar_fact
 	if [ "$phase" = late ] && [ -n "$driver" ]; then
 		driver_facts # before the loaded modules are told

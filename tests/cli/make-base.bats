@@ -24,11 +24,18 @@ recipe() {
 @test "each option makes another recipe" {
 	local keys=()
 	for option in --suite=bookworm --initramfs=dracut --loader=systemd-boot --root-fs=xfs --root-fs=btrfs \
-		--root-fs=lvm --separate-boot --size=5G; do
+		--root-fs=lvm --separate-boot --size=5G --secure-boot; do
 		keys+=("$(recipe "$option")")
 	done
-	[ "$(printf '%s\n' "${keys[@]}" | sort -u | wc -l)" -ge 7 ]
+	[ "$(printf '%s\n' "${keys[@]}" | sort -u | wc -l)" -ge 8 ]
 	[ "$(recipe --loader=systemd-boot)" = "$(recipe --loader=systemd-boot)" ]
+}
+
+@test "Secure Boot is for the loader that Debian signs" {
+	maker -o "$BATS_TEST_TMPDIR/x.qcow2" --secure-boot --loader=uki
+	expect_status 2
+	expect_in "$err" "--secure-boot"
+	expect_in "$err" "--loader=grub"
 }
 
 @test "a suite whose key this machine lacks is refused with its cure" {

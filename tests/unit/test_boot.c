@@ -133,6 +133,14 @@ static void test_bad_guests(struct bench *b)
 	        "gave up: Kernel panic - not syncing: no root", "a guest that panics");
 	check(f.booted == FACT_NO && f.seconds < 15, "it does not wait for the deadline");
 	boot_facts_free(&f);
+	b->options.firmware = FIRMWARE_UEFI_SECURE_BOOT;
+	f = run(b,
+	        "echo 'BdsDxe: failed to load Boot0001 \"x\": Access Denied'; "
+	        "echo 'BdsDxe: No bootable option or device was found.'; exec sleep 60",
+	        "Secure Boot stopped it: the firmware", "a loader that Secure Boot refuses");
+	check(f.refusal && f.seconds < 15, "it does not wait for the deadline");
+	boot_facts_free(&f);
+	b->options.firmware = FIRMWARE_BIOS;
 	f = run(b, "banner; echo '[ 2.1] reboot: Power down'", "powered off",
 	        "a guest that powers off");
 	boot_facts_free(&f);

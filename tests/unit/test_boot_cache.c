@@ -14,12 +14,15 @@
 static struct boot_facts sample(void)
 {
 	struct boot_facts f = {
-		.firmware = FIRMWARE_UEFI,
+		.firmware = FIRMWARE_UEFI_SECURE_BOOT,
 		.window = WINDOW_REACHABLE,
 		.early_only = true,
 		.ended = str_copy("the early facts are in"),
 		.kernel_started = FACT_YES,
 		.userspace = FACT_NO,
+		.secure_boot = FACT_YES,
+		.lockdown = str_copy("integrity"),
+		.refusal = str_copy("GRUB does not start the kernel"),
 		.bar_assigned = FACT_NO,
 		.bar_message = str_copy("BAR 2: can't assign; no space"),
 		.nouveau_loaded = FACT_YES,
@@ -183,6 +186,11 @@ static void test_each_input(struct scene *s)
 	o = s->options;
 	o.driver = true;
 	check(has(s, &o, SHA_A) == 0, "nor one whose driver was not tried");
+	o = s->options;
+	o.firmware = FIRMWARE_UEFI;
+	check(has(s, &o, SHA_A) <= 0, "nor one of another firmware");
+	o.firmware = FIRMWARE_UEFI_SECURE_BOOT;
+	check(has(s, &o, SHA_A) <= 0, "nor one with Secure Boot");
 	o = s->options;
 	o.kvm = true;
 	check(has(s, &o, SHA_A) == 0, "nor one under KVM");

@@ -374,6 +374,45 @@ static void test_driver_units(void)
 	strv_free(&f.failed_units);
 }
 
+/* By name alone none is excused: the words are those that users of each have reported. */
+static void test_each_unit(void)
+{
+	static const struct {
+		const char *unit, *lack, *other;
+	} units[] = {
+		{"nvidia-powerd.service", "No matching GPU found",
+	         "ERROR! NVIDIA kernel module version mismatch"},
+		{"nvidia-fabricmanager.service",
+	         "request to query NVSwitch device information from NVSwitch driver failed with "
+	         "error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]",
+	         "fabric manager NVIDIA GPU driver interface version 535.1 don't match with driver "
+	         "version 535.2"},
+		{"nvidia-cdi-refresh.service",
+	         "level=error msg=\"failed to generate CDI spec: failed to create device CDI specs: "
+	         "failed to initialize NVML: Driver Not Loaded\"",
+	         "level=error msg=\"failed to generate CDI spec: failed to create device CDI specs: "
+	         "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND\""},
+	};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		CLEANUP_FREE char *none =
+			str_format("%s counts where it said nothing", units[i].unit);
+		CLEANUP_FREE char *other =
+			str_format("%s counts where it is not the card", units[i].unit);
+		CLEANUP_FREE char *lack =
+			str_format("%s is excused where it says so itself", units[i].unit);
+		struct boot_facts f = driver_without_card();
+
+		strv_add(&f.failed_units, units[i].unit);
+		expect(VERDICT_FAILED, units[i].unit, NULL, &f, none);
+		strv_addf(&f.driver.unit_lines, "%s: %s", units[i].unit, units[i].other);
+		expect(VERDICT_FAILED, units[i].unit, NULL, &f, other);
+		strv_addf(&f.driver.unit_lines, "%s: %s", units[i].unit, units[i].lack);
+		expect(VERDICT_PASSED, "for lack of a card", NULL, &f, lack);
+		free_lists(&f);
+	}
+}
+
 /* It has modules of others to load too. */
 static void test_modules_load(void)
 {
@@ -416,6 +455,7 @@ int main(void)
 	test_driver_stopped();
 	test_driver_and_others();
 	test_driver_units();
+	test_each_unit();
 	test_modules_load();
 	check_str(verdict_name(VERDICT_VOID), "void", "a verdict has a name");
 	return tap_done();

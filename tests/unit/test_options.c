@@ -73,10 +73,16 @@ static void test_lists(void)
 
 static void test_firmware(void)
 {
+	CLEANUP_PARSED struct parsed all = parse("boot", "--firmware=all x");
+	CLEANUP_PARSED struct parsed secure = parse("boot", "--firmware=uefi-secure-boot x");
 	CLEANUP_PARSED struct parsed both = parse("boot", "--firmware=both x");
 	CLEANUP_PARSED struct parsed last = parse("boot", "--firmware=both --firmware=uefi x");
 
 	check(both.o.firmware.count == 2, "both is BIOS and UEFI");
+	check(all.o.firmware.count == 3 && strv_has(&all.o.firmware, "uefi-secure-boot"),
+	      "all is these and UEFI with Secure Boot");
+	check(secure.o.firmware.count == 1 && strv_has(&secure.o.firmware, "uefi-secure-boot"),
+	      "which can be asked for alone");
 	check(last.o.firmware.count == 1 && strv_has(&last.o.firmware, "uefi"),
 	      "the last one wins");
 }

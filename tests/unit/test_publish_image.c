@@ -150,14 +150,16 @@ static void test_manifest(const char *sha256)
 	CLEANUP_PUBLISH_IMAGE struct publish_image i = {.fd = -1};
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	CLEANUP_FREE char *good = str_format(
-		"{\"image\": {\"sha256\": \"%s\", \"boot_types\": [\"bios\", \"uefi\"]},"
+		"{\"image\": {\"sha256\": \"%s\", \"boot_types\": [\"bios\", \"uefi\", "
+		"\"uefi-secure-boot\"]},"
 		" \"base\": {\"arch\": \"aarch64\", \"os_id\": \"debian\", \"os_version_id\": "
 		"\"13\"}}",
 		sha256);
 
 	write_text("node.manifest.json", good);
-	check(open_image(&i, "node.qcow2", 0, &err) == 0 && i.boot_types.count == 2 &&
-	              strv_has(&i.boot_types, "uefi"),
+	check(open_image(&i, "node.qcow2", 0, &err) == 0 && i.boot_types.count == 3 &&
+	              strv_has(&i.boot_types, "uefi") &&
+	              strv_has(&i.boot_types, "uefi-secure-boot"),
 	      "boot types are the manifest's");
 	check_str(i.arch, "arm64", "so is the architecture, as clouds name it");
 	check_str(i.os_distro, "debian", "and the distribution");
@@ -166,6 +168,32 @@ static void test_manifest(const char *sha256)
 	        "an image of another manifest");
 	write_text("node.manifest.json", "{");
 	refused("node.qcow2", NULL, NULL, EXIT_INPUT, "node.manifest.json", "a broken manifest");
+	make_file("node.manifest.json", 17 * MIB);
+	refused("node.qcow2", NULL, NULL, EXIT_INPUT, "File too large", "one that has no end");
+	unlink("node.manifest.json");
+	if (mkfifo("node.manifest.json", 0600) < 0)
+		fixture_fail("node.manifest.json", NULL);
+	refused("node.qcow2", NULL, NULL, EXIT_INPUT, "node.manifest.json",
+	        "one that nobody ever writes to");
+	unlink("node.manifest.json");
+}
+
+/* What a guest says of itself is printed into YAML for others. */
+static void test_words(const char *sha256)
+{
+	CLEANUP_PUBLISH_IMAGE struct publish_image i = {.fd = -1};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	CLEANUP_FREE char *evil =
+		str_format("{\"image\": {\"sha256\": \"%s\", \"boot_types\": [\"bios\"]},"
+	                   " \"base\": {\"arch\": \"a: [\", \"os_id\": \"debian\\nurl: x\", "
+	                   "\"os_version_id\": \"12\\\" x\"}}",
+	                   sha256);
+
+	write_text("node.manifest.json", evil);
+	check(open_image(&i, "node.qcow2", 0, &err) == 0, "a manifest of a strange guest is read");
+	check_str(i.arch, "amd64", "an architecture that is no word is none");
+	check_str(i.os_distro, "linux", "nor is such a distribution");
+	check_str(i.os_version, "", "nor such a version");
 	unlink("node.manifest.json");
 }
 
@@ -217,6 +245,7 @@ int main(void)
 	if (open_image(&i, "node.qcow2", 0, &err) < 0)
 		fixture_fail("open the image", err.message);
 	test_manifest(i.sha256);
+	test_words(i.sha256);
 	test_sums(i.sha256);
 	test_change();
 	return tap_done();

@@ -89,9 +89,27 @@ configure_grub()
 fill_grub_esp()
 {
 	mkdir -p "$esp/EFI/BOOT" "$esp/EFI/debian"
-	cp "$work/grub/grubx64.efi" "$esp/EFI/BOOT/BOOTX64.EFI"
-	cp "$work/grub/grubx64.efi" "$work/grub/esp.cfg" "$esp/EFI/debian/"
-	mv "$esp/EFI/debian/esp.cfg" "$esp/EFI/debian/grub.cfg"
+	if [ -n "$secure_boot" ]; then
+		copy_signed_loaders
+	else
+		cp "$work/grub/grubx64.efi" "$esp/EFI/BOOT/BOOTX64.EFI"
+		cp "$work/grub/grubx64.efi" "$esp/EFI/debian/"
+	fi
+	cp "$work/grub/esp.cfg" "$esp/EFI/debian/grub.cfg"
+}
+
+# The firmware starts shim, shim the grubx64.efi beside it, and that one reads /EFI/debian/grub.cfg.
+# Under the removable path's name, since an image brings no boot entry for a machine's NVRAM; shim's
+# fbx64.efi would write one, and is left out.
+copy_signed_loaders()
+{
+	local shim=$root/usr/lib/shim grub=$root/usr/lib/grub/x86_64-efi-signed
+
+	cp "$shim/shimx64.efi.signed" "$esp/EFI/BOOT/BOOTX64.EFI"
+	cp "$grub/grubx64.efi.signed" "$esp/EFI/BOOT/grubx64.efi"
+	cp "$shim/mmx64.efi.signed" "$esp/EFI/BOOT/mmx64.efi"
+	cp "$shim/shimx64.efi.signed" "$esp/EFI/debian/shimx64.efi"
+	cp "$grub/grubx64.efi.signed" "$esp/EFI/debian/grubx64.efi"
 }
 
 poke()

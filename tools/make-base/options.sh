@@ -42,6 +42,7 @@ parse_options()
 			boot_size=512M
 			shift
 			if [ $# -gt 0 ] && [[ $1 =~ ^[0-9] ]]; then boot_size=$1 && shift; fi ;;
+		--secure-boot) secure_boot=y && shift ;;
 		--no-cache) use_cache='' && shift ;;
 		--print-recipe) print_recipe=y && shift ;;
 		-q | --quiet) quiet=y && shift ;;
@@ -88,6 +89,8 @@ check_options()
 	check_choice "initramfs generator" "$initramfs" initramfs-tools dracut
 	check_choice "boot loader" "$loader" grub systemd-boot uki
 	check_choice compression "$compression" zstd zlib none
+	[ -z "$secure_boot" ] || [ "$loader" = grub ] ||
+		die 2 "--secure-boot with loader '$loader'" "Debian signs GRUB only: --loader=grub"
 	check_layout_options
 	check_customize
 }

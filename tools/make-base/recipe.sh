@@ -100,6 +100,7 @@ root_packages()
 	systemd-boot) list+=" systemd-boot systemd-boot-efi" ;;
 	uki) list+=" systemd-boot systemd-boot-efi systemd-ukify" ;;
 	esac
+	[ -z "$secure_boot" ] || list+=" shim-signed grub-efi-amd64-signed"
 	# shellcheck disable=SC2086 # split on purpose
 	printf '%s\n' $list | sort -u | paste -sd,
 }
@@ -119,7 +120,7 @@ image_recipe()
 	local script
 
 	root_recipe
-	printf 'loader=%s\n' "$loader"
+	printf 'loader=%s,%s\n' "$loader" "$secure_boot"
 	printf 'size=%s\nboot=%s,%s\ncompression=%s\n' "$size" "$boot_size" "$boot_part" "$compression"
 	printf 'qemu-img=%s\n' "$(qemu-img --version | sed -n 1p)"
 	printf 'mkfs=%s\n' "$(mkfs_version)"
