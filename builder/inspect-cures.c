@@ -17,6 +17,9 @@ static const struct cure cures[] = {
 	{"boot.types", "put a boot loader on it, or start from an image that boots"},
 	{"boot.uefi-loader",
          "for VMs of boot type UEFI: install the distribution's EFI loader in it"},
+	{"boot.secure-boot",
+         "for VMs of boot type UEFI with Secure Boot: the distribution's signed shim as "
+         "EFI/BOOT/BOOTX64.EFI, its signed GRUB and kernel"},
 	{"build.refused", "see what the message names; 'inspect' has judged the rest"},
 	{"kernel.present",
          "install a kernel; if /boot is a partition of its own, fstab must name it"},
