@@ -163,6 +163,13 @@ static const struct meaning meanings[] = {
 	{"onnection failed", EXIT_HOST, "check this host's network, or name a proxy"},
 	{"onnection timed out", EXIT_HOST, "check this host's network, or name a proxy"},
 	{"etwork is unreachable", EXIT_HOST, "check this host's network, or name a proxy"},
+	{"reading from server", EXIT_HOST, "check this host's network, or name a proxy"},
+	{"onnection reset", EXIT_HOST, "check this host's network, or name a proxy"},
+	{"onnection closed", EXIT_HOST, "check this host's network, or name a proxy"},
+	{"Hash Sum mismatch", EXIT_BUILD,
+         "the mirror is being changed, or something on the way changes files: build again later"},
+	{"unexpected size", EXIT_BUILD,
+         "the mirror is being changed, or something on the way changes files: build again later"},
 	{"No space left", EXIT_HOST, "free some space on this host, or in the image"},
 	{"NO_PUBKEY", EXIT_INPUT,
          "the key that is named for this repository is not the one that "

@@ -80,6 +80,9 @@ static int add_sources(struct build *b, struct error *err)
 	if (b->options->containerd_runtime && bake_is_online(b) &&
 	    containerd_add_sources(b, b->apt, err) < 0)
 		return -1;
+	/* what is only removed needs no source */
+	if (!bake_is_online(b) && !wants_packages_of(b, DRIVER_DEBS))
+		return 0;
 	return apt_update(b->apt, err);
 }
 
@@ -141,12 +144,17 @@ static void describe(const struct build *b, struct strv *ret)
 	add_lines(ret, "file", &b->driver_files);
 }
 
+void bake_install_names(const struct build *b, struct strv *ret)
+{
+	strv_add_all(ret, &b->driver.install);
+	strv_add_all(ret, &b->toolkit_install);
+}
+
 static int install(struct build *b, struct error *err)
 {
 	CLEANUP_STRV struct strv all = {0};
 
-	strv_add_all(&all, &b->driver.install);
-	strv_add_all(&all, &b->toolkit_install);
+	bake_install_names(b, &all);
 	if (all.count == 0)
 		return 0;
 	if (build_open_apt(b, err) < 0 || apt_stub(b->apt, "dkms", driver_dkms_stub, err) < 0)
@@ -228,17 +236,14 @@ static int bake(struct build *b, struct error *err)
 
 int bake_packages(struct build *b, struct error *err)
 {
-	CLEANUP_CACHE_KEY struct cache_key *key = NULL;
 	CLEANUP_STRV struct strv inputs = {0};
-	json_t *meta = NULL;
 	int found;
 
 	if (b->baked || (!b->driver.branch && b->toolkit_install.count == 0))
 		return 0;
 	b->baked = true;
 	describe(b, &inputs);
-	found = transaction_reuse(b, "driver", &inputs, &key, &meta, err);
-	json_decref(meta);
+	found = transaction_reuse(b, "driver", &inputs, err);
 	if (found < 0)
 		return -1;
 	b->baked_from_cache = found == 1;
@@ -249,6 +254,6 @@ int bake_packages(struct build *b, struct error *err)
 	}
 	if (bake(b, err) < 0)
 		return -1;
-	transaction_keep(b, key, NULL);
+	transaction_keep(b);
 	return 0;
 }

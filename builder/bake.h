@@ -16,6 +16,14 @@ bool bake_is_wanted(const struct build *b);
 bool bake_is_online(const struct build *b);
 /* The options in the resolver's words; borrows their strings. */
 struct driver_wish bake_driver_wish(const struct build *b);
+/*
+ * Whether the image and this host have room for so many bytes of packages, downloaded and unpacked;
+ * what a driver that was taken out (b->driver_found) leaves free counts. EXIT_INPUT: the image has
+ * not; 'what' is for the message.
+ */
+int bake_check_space(const struct build *b, const char *what, uint64_t bytes, struct error *err);
+/* All that is asked of apt, in one call: what both stages have planned so far. */
+void bake_install_names(const struct build *b, struct strv *ret);
 /* Carries it out, the first time that it is called. b->driver and b->toolkit_install say what. */
 int bake_packages(struct build *b, struct error *err);
 

@@ -3,6 +3,7 @@
 
 #include "bake.h"
 #include "containerd-toolkit.h"
+#include "driver-resolve.h"
 
 #define TOOLKIT_PACKAGE "nvidia-container-toolkit"
 #define NVIDIA_REPO     "https://nvidia.github.io/libnvidia-container/stable/deb/"
@@ -70,9 +71,82 @@ static int no_package(const struct build *b, struct error *err)
 	return error_code(err, EXIT_INPUT);
 }
 
-int containerd_plan_toolkit(struct build *b, struct error *err)
+/* Whether it goes without the driver's packages, or changes what was found for them. */
+static int check_driver_packages(const struct build *b, const struct apt_transaction *t,
+                                 struct error *err)
+{
+	CLEANUP_STRV struct strv all = {0};
+
+	for (size_t i = 0; i < t->count; i++)
+		if (!t->items[i].removed)
+			strv_addf(&all, "%s=%s", t->items[i].name, t->items[i].version);
+	for (size_t i = 0; i < b->driver.packages.count; i++) {
+		if (strv_has(&all, b->driver.packages.items[i]))
+			continue;
+		error_set(err,
+		          "'" TOOLKIT_PACKAGE "' does not go with driver %s: beside it apt would "
+		          "not install '%s'",
+		          b->driver.version, b->driver.packages.items[i]);
+		error_hint(err, "name another repository for it (--toolkit-repo), or build without "
+		                "--containerd-runtime");
+		return error_code(err, EXIT_INPUT);
+	}
+	return 0;
+}
+
+static int check_item(const struct build *b, const struct apt_item *item, struct error *err)
+{
+	if (b->driver.branch)
+		return driver_check_item(item, b->driver.version, err);
+	if (!item->removed)
+		return 0;
+	error_set(err, "'" TOOLKIT_PACKAGE "' would remove '%s' from the image", item->name);
+	error_hint(err, "resolve the conflict in the base first");
+	return error_code(err, EXIT_INPUT);
+}
+
+/* What comes beside the driver's packages. A part of the driver among it is held as they are. */
+static int take_transaction(struct build *b, const struct apt_transaction *t, struct error *err)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		const struct apt_item *item = &t->items[i];
+		CLEANUP_FREE char *name = str_format("%s=%s", item->name, item->version);
+
+		if (check_item(b, item, err) < 0)
+			return -1;
+		if (item->removed || strv_has(&b->driver.packages, name))
+			continue;
+		strv_add(&b->toolkit_packages, name);
+		if (item->sha256)
+			strv_addf(&b->toolkit_digests, "%s  %s", item->sha256, name);
+		if (b->driver.branch && driver_is_package(item->name))
+			strv_add(&b->driver.driver_packages, item->name);
+	}
+	return 0;
+}
+
+/* As it will be installed: in one call with the driver's packages. */
+static int simulate(struct build *b, struct error *err)
 {
 	CLEANUP_APT_TRANSACTION struct apt_transaction t = {0};
+	CLEANUP_STRV struct strv all = {0};
+	uint64_t bytes = 0;
+
+	bake_install_names(b, &all);
+	if (apt_simulate(b->apt, &all, &t, err) < 0)
+		return error_prefix(err, "cannot install '" TOOLKIT_PACKAGE "'%s%s",
+		                    b->driver.branch ? " beside driver " : "",
+		                    b->driver.branch ? b->driver.version : "");
+	if (check_driver_packages(b, &t, err) < 0 || take_transaction(b, &t, err) < 0)
+		return -1;
+	if (b->driver.source == DRIVER_RUN)
+		bytes = b->driver.download_bytes + b->driver.installed_bytes;
+	return bake_check_space(b, "the container toolkit and what goes with it",
+	                        bytes + t.download_bytes + t.installed_bytes, err);
+}
+
+int containerd_plan_toolkit(struct build *b, struct error *err)
+{
 	struct apt_version *versions = NULL;
 	size_t count = 0;
 
@@ -85,17 +159,5 @@ int containerd_plan_toolkit(struct build *b, struct error *err)
 	if (!count)
 		return no_package(b, err);
 	strv_add(&b->toolkit_install, TOOLKIT_PACKAGE);
-	if (apt_simulate(b->apt, &b->toolkit_install, &t, err) < 0)
-		return error_prefix(err, "cannot install '" TOOLKIT_PACKAGE "'");
-	for (size_t i = 0; i < t.count; i++) {
-		const struct apt_item *item = &t.items[i];
-
-		if (item->removed)
-			continue;
-		strv_addf(&b->toolkit_packages, "%s=%s", item->name, item->version);
-		if (item->sha256)
-			strv_addf(&b->toolkit_digests, "%s  %s=%s", item->sha256, item->name,
-			          item->version);
-	}
-	return 0;
+	return simulate(b, err);
 }

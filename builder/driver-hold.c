@@ -102,6 +102,14 @@ int driver_unhold(struct rootfs *root, const struct strv *names, struct error *e
 	               : 0;
 }
 
+int driver_keep(struct rootfs *root, const struct strv *names, struct error *err)
+{
+	return mark(root, "manual", names, err) < 0
+	               ? error_prefix(err,
+	                              "cannot keep the packages that the driver is compiled with")
+	               : 0;
+}
+
 char *driver_preferences_text(const struct strv *held, const struct strv *installed)
 {
 	CLEANUP_STRV struct strv parts = {0};

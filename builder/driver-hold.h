@@ -25,5 +25,7 @@ char *driver_unattended_text(const struct strv *held);
 /* Marks them as held, or no longer, by the image's own apt-mark(8). */
 int driver_hold(struct rootfs *root, const struct strv *names, struct error *err);
 int driver_unhold(struct rootfs *root, const struct strv *names, struct error *err);
+/* Marks them as wanted for themselves: apt's autoremove leaves them, whoever needed them before. */
+int driver_keep(struct rootfs *root, const struct strv *names, struct error *err);
 
 #endif

@@ -166,13 +166,12 @@ static bool is_tool(const char *name)
 	return false;
 }
 
-/* What apt would do must fit to the plan. */
-static int check_item(const struct apt_item *item, const char *upstream, struct error *err)
+int driver_check_item(const struct apt_item *item, const char *upstream, struct error *err)
 {
 	CLEANUP_FREE char *version = NULL;
 
 	if (item->removed && !driver_is_package(item->name)) {
-		error_set(err, "the driver's packages would remove '%s' from the image",
+		error_set(err, "the packages to be installed would remove '%s' from the image",
 		          item->name);
 		error_hint(err, "look with --plan at what the image has installed; a conflict with "
 		                "its packages must be resolved in the image first");
@@ -200,7 +199,7 @@ static int take_transaction(struct driver_plan *plan, const struct apt_transacti
 	for (i = 0; i < t->count; i++) {
 		const struct apt_item *item = &t->items[i];
 
-		if (check_item(item, plan->version, err) < 0)
+		if (driver_check_item(item, plan->version, err) < 0)
 			return -1;
 		if (item->removed)
 			continue;

@@ -35,5 +35,8 @@ int driver_add_sources(struct apt *apt, const struct guest *guest, const struct 
  */
 int driver_resolve(struct driver_plan *ret, struct apt *apt, struct rootfs *root,
                    const struct guest *guest, const struct driver_wish *wish, struct error *err);
+/* Whether what apt would do with one package goes with a driver of this version ("535.261.03").
+ * EXIT_INPUT: it removes what is no driver from the image, or is of another version. */
+int driver_check_item(const struct apt_item *item, const char *upstream, struct error *err);
 
 #endif

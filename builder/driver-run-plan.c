@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "driver-hold.h"
 #include "driver-kernel.h"
 #include "driver-run.h"
+#include "packages.h"
 
 /* It is packed by xz or zstd: libraries and programs take about three times its size. */
 #define UNPACKED_FACTOR 3
@@ -50,6 +52,23 @@ static int check_tools(struct rootfs *root, struct error *err)
 	error_hint(err, "install in the base (on Debian and Ubuntu): apt-get install %s",
 	           package_list);
 	return error_code(err, EXIT_INPUT);
+}
+
+int driver_run_keep_tools(struct rootfs *root, struct error *err)
+{
+	CLEANUP_FREE char *status = NULL;
+	CLEANUP_STRV struct strv names = {0};
+
+	if (packages_read_status(&status, root, err) < 0)
+		return -1;
+	if (!status)
+		return 0;
+	for (size_t i = 0; i < sizeof(tools) / sizeof(*tools); i++)
+		if (packages_has(status, tools[i].package))
+			strv_add(&names, tools[i].package);
+	if (packages_has(status, "dkms"))
+		strv_add(&names, "dkms");
+	return driver_keep(root, &names, err);
 }
 
 static int check_arch(const struct driver_run_head *head, const char *path,

@@ -34,6 +34,12 @@ int driver_run_plan(struct driver_plan *ret, const char *path, const char *branc
                     enum driver_flavour flavour, bool allow_forward, struct rootfs *root,
                     const struct guest *guest, struct error *err);
 /*
+ * What the installer compiles with, and DKMS, may be on the image for the sake of the driver's
+ * packages only: before these are removed, it is marked as wanted for itself. An installer has no
+ * dependencies that would keep it, neither now nor on the node.
+ */
+int driver_run_keep_tools(struct rootfs *root, struct error *err);
+/*
  * Installs for the first kernel, then modules only for each further one. dkms: registers with DKMS,
  * and lets it build; an image without DKMS gets modules alone, which is told. The file is checked
  * first (its own

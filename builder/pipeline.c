@@ -230,6 +230,31 @@ bool build_has_stage(const struct build *b, const struct stage *s)
 	return strv_has(&b->options->stages, s->name);
 }
 
+/* While packages are installed, no initramfs is made anew: see bake.c. */
+static int check_needs(const struct build *b, struct error *err)
+{
+	const struct options *o = b->options;
+	const struct {
+		bool wanted;
+		const char *what, *stage;
+	} needs[] = {
+		{strv_has(&o->stages, "initramfs"), "stage 'initramfs'", "modprobe"},
+		{o->run.count || o->upload.count, "--run or --upload", "user"},
+		{o->driver_branch, "--driver-branch", "driver"},
+		{o->containerd_runtime, "--containerd-runtime", "containerd"},
+		{bake_is_wanted(b), "what installs packages", "initramfs"},
+	};
+
+	for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++) {
+		if (!needs[i].wanted || strv_has(&o->stages, needs[i].stage))
+			continue;
+		error_set(err, "profile '%s': %s needs stage '%s'", o->profile, needs[i].what,
+		          needs[i].stage);
+		return error_code(err, EXIT_USAGE);
+	}
+	return 0;
+}
+
 /* A profile's word that no stage has, or a need that its stages leave open. */
 static int check_profile(const struct build *b, struct error *err)
 {
@@ -246,17 +271,7 @@ static int check_profile(const struct build *b, struct error *err)
 		          o->stages.items[i]);
 		return error_code(err, EXIT_USAGE);
 	}
-	if (strv_has(&o->stages, "initramfs") && !strv_has(&o->stages, "modprobe")) {
-		error_set(err, "profile '%s': stage 'initramfs' needs stage 'modprobe'",
-		          o->profile);
-		return error_code(err, EXIT_USAGE);
-	}
-	if ((o->run.count || o->upload.count) && !strv_has(&o->stages, "user")) {
-		error_set(err, "profile '%s' has no stage 'user', which --run and --upload need",
-		          o->profile);
-		return error_code(err, EXIT_USAGE);
-	}
-	return 0;
+	return check_needs(b, err);
 }
 
 static int check_stages(struct build *b, struct error *err)
@@ -416,7 +431,7 @@ static int boot_step(struct build *b, struct error *err)
 		return result;
 	smoke_print(b->boot_report, b->log);
 	if (verdict == VERDICT_VOID) {
-		error_set(err, "the boot test is void: its control, the base, did not fail");
+		error_set(err, "the boot test is void: it proves nothing, as told above");
 		return error_code(err, EXIT_VOID);
 	}
 	error_set(err, "the boot test failed");

@@ -24,9 +24,7 @@
 
 void reuse_transaction_free(struct reuse_transaction *t)
 {
-	free(t->name);
-	free(t->changes);
-	strv_free(&t->inputs);
+	cache_key_free(t->key);
 	strv_free(&t->before);
 	*t = (struct reuse_transaction){0};
 }
@@ -78,16 +76,16 @@ static void add_line(struct cache_key *key, const char *line)
 	cache_key_add(key, name, equals ? equals + 1 : NULL);
 }
 
-static int make_key(struct cache_key **ret, const struct build *b,
-                    const struct reuse_transaction *t, struct error *err)
+static int make_key(struct cache_key **ret, const struct build *b, const char *name,
+                    const struct strv *inputs, const char *changes, struct error *err)
 {
-	CLEANUP_CACHE_KEY struct cache_key *key = cache_key_new(t->name);
+	CLEANUP_CACHE_KEY struct cache_key *key = cache_key_new(name);
 
-	cache_key_add_int(key, "inputs", (int64_t)t->inputs.count);
-	for (size_t i = 0; i < t->inputs.count; i++)
-		add_line(key, t->inputs.items[i]);
+	cache_key_add_int(key, "inputs", (int64_t)inputs->count);
+	for (size_t i = 0; i < inputs->count; i++)
+		add_line(key, inputs->items[i]);
 	cache_key_add(key, "base", b->base_digest);
-	cache_key_add(key, "changes", t->changes);
+	cache_key_add(key, "changes", changes);
 	cache_key_add_int(key, "source_date_epoch", b->source_date_epoch);
 	cache_key_add_int(key, "clamp_times", b->clamp_times);
 	if (reuse_add_sandbox(key, b, err) < 0)
@@ -102,16 +100,17 @@ static int begin(struct build *b, const char *name, const struct strv *inputs, s
 	struct reuse_transaction *t = &reuse_of(b)->transaction;
 	CLEANUP_STRV struct strv changed = {0};
 	CLEANUP_STRV struct strv removed = {0};
+	CLEANUP_FREE char *digest = NULL;
 
 	reuse_transaction_free(t);
-	t->name = str_copy(name);
-	strv_add_all(&t->inputs, inputs);
 	if (get_changes(b, &changed, &removed, err) < 0)
 		return -1;
 	strv_add_all(&t->before, &changed);
 	drop(&changed, is_without_effect);
 	drop(&removed, is_without_effect);
-	return changes_digest(&t->changes, b->tree, &changed, &removed, err);
+	if (changes_digest(&digest, b->tree, &changed, &removed, err) < 0)
+		return -1;
+	return make_key(&t->key, b, name, inputs, digest, err);
 }
 
 /* --- Taking it --- */
@@ -209,30 +208,25 @@ static int take(struct build *b, const char *copy, const json_t *meta, struct er
 }
 
 int transaction_reuse(struct build *b, const char *name, const struct strv *inputs,
-                      struct cache_key **ret_key, json_t **ret_meta, struct error *err)
+                      struct error *err)
 {
 	CLEANUP_FREE char *copy = str_format("%s/cached-%s", b->work_dir, name);
-	CLEANUP_CACHE_KEY struct cache_key *key = NULL;
-	json_t *meta = NULL, *given;
+	struct reuse_transaction *t;
+	json_t *meta = NULL;
 	int found;
 
-	*ret_key = NULL;
-	*ret_meta = NULL;
 	if (!b->sandbox || !b->options->cache)
 		return 0;
-	if (begin(b, name, inputs, err) < 0 ||
-	    make_key(&key, b, &reuse_of(b)->transaction, err) < 0)
+	t = &reuse_of(b)->transaction;
+	if (begin(b, name, inputs, err) < 0)
 		return -1;
-	found = cache_get(b->cache, key, copy, &meta, err);
+	found = cache_get(b->cache, t->key, copy, &meta, err);
 	if (found == 1 && take(b, copy, meta, err) < 0)
 		found = -1;
-	if (found != 0)
+	if (found != 0) {
 		unlink(copy);
-	given = json_object_get(meta, "given");
-	if (found == 1 && given)
-		*ret_meta = json_incref(given);
-	if (found == 0)
-		*ret_key = STEAL(key);
+		reuse_transaction_free(t);
+	}
 	json_decref(meta);
 	return found;
 }
@@ -322,32 +316,33 @@ static int pack(const struct build *b, const char *path, const struct strv *chan
 	return result;
 }
 
-static int make_copy(struct build *b, struct pending *p, json_t *meta, struct error *err)
+static int make_copy(struct build *b, const struct strv *before, struct pending *p,
+                     struct error *err)
 {
-	const struct reuse_transaction *t = &reuse_of(b)->transaction;
 	CLEANUP_STRV struct strv changed = {0};
 	CLEANUP_STRV struct strv removed = {0};
 	uint64_t bytes;
 
-	if (make_key(&p->key, b, t, err) < 0 || get_changes(b, &changed, &removed, err) < 0 ||
-	    add_taken_back(b, &t->before, &changed, &removed, err) < 0 ||
+	if (get_changes(b, &changed, &removed, err) < 0 ||
+	    add_taken_back(b, before, &changed, &removed, err) < 0 ||
 	    sum_bytes(b, &changed, &bytes, err) < 0 ||
 	    pack(b, p->path, &changed, &removed, err) < 0)
 		return -1;
-	p->meta = json_pack("{s:I, s:O*}", "bytes", (json_int_t)bytes, "given", meta);
+	p->meta = json_pack("{s:I}", "bytes", (json_int_t)bytes);
 	return 0;
 }
 
-void transaction_keep(struct build *b, struct cache_key *key, json_t *meta)
+void transaction_keep(struct build *b)
 {
-	struct reuse_transaction *t = &reuse_of(b)->transaction;
+	struct reuse_transaction *t = b->reuse ? &b->reuse->transaction : NULL;
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	struct pending p = {0};
 
-	if (!key || !t->name)
+	if (!t || !t->key)
 		return;
-	p.path = str_format("%s/keep-transaction-%s", b->work_dir, t->name);
-	if (make_copy(b, &p, meta, &err) == 0)
+	p.key = STEAL(t->key);
+	p.path = str_format("%s/keep-transaction", b->work_dir);
+	if (make_copy(b, &t->before, &p, &err) == 0)
 		reuse_add_pending(b, &p);
 	else
 		log_warn(b->log, "cannot remember what was installed: %s, ignoring", err.message);

@@ -13,20 +13,17 @@
 #define GPUIMG_TRANSACTION_H
 
 #include "build.h"
-#include "cache.h"
 
 /*
  * name: a kind of the cache, "driver". inputs: "key=value" lines, in order: what shapes the result
- * beside base and earlier changes. 1: it was done before, and b->root is as it was left then;
- * *ret_meta (json_decref) is what transaction_keep() was given, or NULL. 0: to be done; *ret_key is
- * for transaction_keep(), NULL where nothing can be kept. -1: error; the working copy may be half
- * changed.
+ * beside base and earlier changes. 1: it was done before, and b->root is as it was left then. 0: to
+ * be done, then transaction_keep(). -1: error; the working copy may be half changed.
  */
 int transaction_reuse(struct build *b, const char *name, const struct strv *inputs,
-                      struct cache_key **ret_key, json_t **ret_meta, struct error *err);
-/* Takes a copy of what changed since the base; kept for good only once the proof has passed
- * (reuse_start_keeping). What fails is warned of. key stays the caller's, and may be NULL: then
- * nothing is kept. meta is borrowed, and may be NULL. */
-void transaction_keep(struct build *b, struct cache_key *key, json_t *meta);
+                      struct error *err);
+/* Takes a copy of what changed since the base, under the key that transaction_reuse() looked for;
+ * kept for good only once the proof has passed (reuse_start_keeping). Does nothing where nothing
+ * was looked for. What fails is warned of. */
+void transaction_keep(struct build *b);
 
 #endif

@@ -20,10 +20,7 @@
 #include "builder/packages.h"
 #include "builder/proof-driver.h"
 #include "builder/proof.h"
-#include "builder/workdir.h"
 #include "stages/stages.h"
-
-#define MARGIN_BYTES (256ull * 1024 * 1024) /* objects of a compilation, and room to live */
 
 /* Inputs of the build like any other: the manifest names their digests. */
 static int record_files(struct build *b, struct error *err)
@@ -84,30 +81,17 @@ static int remove_old(struct build *b, struct error *err)
 	log_note(b->log, "%s: it is taken out (--replace-driver)", found.message);
 	if (facts.packages.count && build_open_apt(b, err) < 0)
 		return -1;
+	if (b->options->driver_source == DRIVER_RUN && facts.packages.count &&
+	    driver_run_keep_tools(b->root, err) < 0)
+		return -1;
 	return driver_remove_existing(b->root, b->guest, &facts, b->apt, b->log, err);
 }
 
-static int check_space(struct build *b, struct error *err)
+static int check_space(const struct build *b, struct error *err)
 {
-	const uint64_t needed = b->driver.download_bytes + b->driver.installed_bytes + MARGIN_BYTES;
-	CLEANUP_FREE char *need = str_size(needed);
-	CLEANUP_FREE char *have = NULL;
-	uint64_t free_bytes, size_bytes;
+	CLEANUP_FREE char *what = str_format("driver %s", b->driver.version);
 
-	/* Of the base: the sandbox's tree is on a file system of the host. */
-	if (rootfs_statvfs(b->base_root, "/usr", &free_bytes, &size_bytes, err) < 0)
-		return -1;
-	have = str_size(free_bytes);
-	if (free_bytes < needed) {
-		error_set(err,
-		          "the image's root file system is too full for driver %s: %s free, %s "
-		          "needed",
-		          b->driver.version, have, need);
-		error_hint(err, "enlarge the base first: qemu-img resize, then growpart and "
-		                "resize2fs, or virt-resize");
-		return error_code(err, EXIT_INPUT);
-	}
-	return workdir_check_space(b->work_dir, needed, err);
+	return bake_check_space(b, what, b->driver.download_bytes + b->driver.installed_bytes, err);
 }
 
 static int resolve(struct build *b, struct error *err)

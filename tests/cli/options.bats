@@ -155,6 +155,18 @@ load ../lib/common
 	run_split "$GPUIMG" build --plan --data-dir="$BATS_TEST_TMPDIR" --profile=lacks "$(phony plain)"
 	expect_status 2
 	expect_in "$err" "needs stage 'modprobe'"
+	echo 'stages: [modprobe, driver, containerd, seal]' >"$BATS_TEST_TMPDIR/profiles/lacks.yaml"
+	for option in --driver-branch=580 --containerd-runtime=nvidia; do
+		run_split "$GPUIMG" build --plan --data-dir="$BATS_TEST_TMPDIR" --profile=lacks "$option" "$(phony plain)"
+		expect_status 2
+		expect_in "$err" "what installs packages needs stage 'initramfs'"
+	done
+	echo 'stages: [modprobe, initramfs, seal]' >"$BATS_TEST_TMPDIR/profiles/lacks.yaml"
+	for option in driver-branch=580 containerd-runtime=nvidia; do
+		run_split "$GPUIMG" build --plan --data-dir="$BATS_TEST_TMPDIR" --profile=lacks "--$option" "$(phony plain)"
+		expect_status 2
+		expect_in "$err" "--${option%=*} needs stage '"
+	done
 }
 
 @test "a result that cannot be written is an error" {

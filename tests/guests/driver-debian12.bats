@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Debian 12, driver 535: a kernel without headers, a real-time kernel, two kernels that have modules in the
-# end, and the open flavour; the image with two kernels boots.
+# end, and the open flavour; the image with two kernels boots. Then one driver in place of another: branch 470
+# over 535, an installer's (a stand-in, tests/fixtures/make-run.sh) over the packages, packages over it.
 load ../lib/common
 load ../lib/driver-guest
 
@@ -20,6 +21,32 @@ setup_file() {
 		"$(driver_outcome driver12-two), boot pair $(driver_verdict driver12-two)"
 	driver_try driver12-open "$one" --no-boot-test --driver-branch=535 --driver-flavour=open
 	driver_row driver12-open 'distro, open' 'Debian 12' amd64 "$(driver_outcome driver12-open)"
+	replace_setup
+}
+
+# The installer wants the C library's headers, which DKMS does not.
+replace_setup() {
+	local dev run=$OUT/driver12.run
+	dev=$(base driver12-dev --suite=bookworm --packages=libc6-dev)
+	"$REPO/tests/fixtures/make-run.sh" "$run" 580.95.05
+	driver_try driver12-first "$dev" --no-boot-test --driver-branch=535 --driver-flavour=proprietary
+	driver_try driver12-other "$OUT/driver12-first.qcow2" --no-boot-test --replace-driver \
+		--driver-branch=470 --driver-flavour=proprietary
+	driver_row driver12-other 'distro, proprietary, over 535 packages' 'Debian 12' amd64 "$(driver_outcome driver12-other)"
+	driver_try driver12-run "$OUT/driver12-first.qcow2" --no-boot-test --replace-driver \
+		--driver-branch=580 --driver-flavour=open --driver-source=run --driver-path="$run"
+	driver_row driver12-run 'run (stand-in), open, over 535 packages' 'Debian 12' amd64 "$(driver_outcome driver12-run)"
+	driver_try driver12-back "$OUT/driver12-run.qcow2" --no-boot-test --replace-driver \
+		--driver-branch=535 --driver-flavour=proprietary
+	driver_row driver12-back 'distro, proprietary, over the installer' 'Debian 12' amd64 "$(driver_outcome driver12-back)"
+}
+
+# Modules, libraries and registrations of the image are of its own driver alone.
+replaced() { # name, branch, version of the driver that was there
+	driver_is_whole "$1" "$2"
+	jq -e --arg old "$3" '.driver.replaced | contains("version " + $old)' "$OUT/$1.manifest.json"
+	jq -e '.driver.version as $v | .driver.found | (.libraries | length > 0 and all(startswith($v + " "))) and
+		(.dkms | length == 1 and all(endswith("/" + $v)))' "$OUT/$1.manifest.json"
 }
 
 @test "a kernel whose headers cannot be had is refused by its name, before anything is compiled" {
@@ -41,4 +68,19 @@ setup_file() {
 
 @test "the open modules are baked, or what the compiler says is told" {
 	driver_open_is_told driver12-open 535
+}
+
+@test "another branch takes the place of the first one's packages" {
+	replaced driver12-other 470 535.
+}
+
+@test "an installer's driver takes the place of packages, and what it compiles with stays" {
+	replaced driver12-run 580 535.
+	jq -e '.driver.found.packages == []' "$OUT/driver12-run.manifest.json"
+	jq -e '.driver.found.held | index("linux-image-amd64")' "$OUT/driver12-run.manifest.json"
+}
+
+@test "packages take the place of an installer's driver" {
+	replaced driver12-back 535 580.95.05
+	jq -e '.driver.found.run_installer == []' "$OUT/driver12-back.manifest.json"
 }

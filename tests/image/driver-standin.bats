@@ -25,7 +25,11 @@ setup_file() {
 	repo_publish "$WORLD/nvidia"
 	UBUNTU_URL=$(repo_serve "$WORLD/ubuntu")
 	NVIDIA_URL=$(repo_serve "$WORLD/nvidia")
-	export UBUNTU_URL NVIDIA_URL
+	repo_new "$WORLD/toolkit"
+	standin_toolkit "$WORLD/toolkit"
+	repo_publish "$WORLD/toolkit"
+	TOOLKIT_URL=$(repo_serve "$WORLD/toolkit")
+	export UBUNTU_URL NVIDIA_URL TOOLKIT_URL
 	standin_image "$base" "$WORLD/ubuntu/key.gpg" "$WORLD/base.raw"
 	written_before=$(stat -c '%y %z %s' "$WORLD/base.raw")
 	export written_before
@@ -40,6 +44,7 @@ setup_file() {
 teardown_file() {
 	repo_stop "$WORLD/ubuntu"
 	repo_stop "$WORLD/nvidia"
+	repo_stop "$WORLD/toolkit"
 	rm -f "$WORLD"/*.raw "$WORLD"/*.p1.raw
 }
 
@@ -153,6 +158,48 @@ expect_manifest() {
 	expect_in "$err" "nvidia-fabricmanager-580: 580.95.05-1"
 }
 
+# --- with the container toolkit ---
+
+plan_toolkit() { # option...
+	plan --containerd-runtime=nvidia --toolkit-repo="$TOOLKIT_URL" --toolkit-repo-key="$WORLD/toolkit/key.asc" "$@"
+}
+
+@test "a toolkit that goes alone, but not with the driver, is refused before anything is compiled" {
+	plan_toolkit --driver-branch=580
+	expect_status 4
+	expect_in "$err" "cannot install 'nvidia-container-toolkit' beside driver 580.126.09"
+	expect_in "$err" "nvidia-compute-utils-580-server"
+}
+
+@test "one that goes with it is planned beside it, and what it takes along" {
+	plan_toolkit --driver-branch=595 --driver-source=nvidia-repo \
+		--driver-repo="$NVIDIA_URL" --driver-repo-key="$WORLD/nvidia/key.asc"
+	expect_status 0
+	jq -e '.containerd.toolkit == ["libnvidia-container1=1.18.0-1", "nvidia-container-toolkit=1.18.0-1"]' <<<"$out"
+	expect_plan '.driver.packages | index("nvidia-firmware=595.71.05-1ubuntu1")'
+}
+
+# --- a mirror that breaks down ---
+
+@test "a mirror that is gone in the middle of a download fails the build, and nothing is left" {
+	local dir=$BATS_TEST_TMPDIR url
+	mkdir "$dir/work" "$dir/cache"
+	cp -r "$WORLD/ubuntu" "$dir/dying"
+	url=$(repo_serve "$dir/dying" nvidia-firmware-580)
+	run_split "$GPUIMG" build --no-boot-test --driver-flavour=open --apt-mirror="$url" --driver-branch=580 \
+		--work-dir="$dir/work" --cache-dir="$dir/cache" -o "$dir/dead.qcow2" "$WORLD/base.raw"
+	repo_stop "$dir/dying"
+	expect_status 3
+	expect_in "$err" "stage 'driver', apply"
+	expect_in "$err" "cannot download nvidia-utils-580-server"
+	expect_in "$err" "nvidia-firmware-580-server"
+	expect_in "$err" "hint: check this host's network"
+	[ "$(cd "$dir" && echo dead*)" = dead.log ]
+	[ -z "$(ls "$dir/work")" ]
+	[ -z "$(find "$dir/cache" -path '*driver*' -type f)" ]
+	[ "$(stat -c '%y %z %s' "$WORLD/base.raw")" = "$written_before" ]
+}
+
 # --- one build ---
 
 @test "the build goes through with modules of both kinds" {
@@ -211,6 +258,24 @@ expect_manifest() {
 	run_split build --plan --json -o "$WORLD/never.qcow2" --driver-branch=580 --replace-driver "$WORLD/baked.qcow2"
 	expect_status 0
 	expect_plan '.driver.version == "580.126.09" and (.driver.packages | index("nvidia-utils-580-server=580.126.09-0ubuntu0.24.04.1"))'
+}
+
+# Versions of the driver that goes away, of which the repository still has all packages.
+@test "--replace-driver gets another version, though an earlier build pinned the old one" {
+	local name image=$WORLD/pinned.raw start
+	cp --sparse=always "$WORLD/base.raw" "$image"
+	start=$(($(sfdisk -d "$image" 2>/dev/null | awk -F'[=,]' '/1 : start/ && !done { print $2 + 0; done = 1 }') * 512))
+	for name in libnvidia-compute nvidia-firmware nvidia-kernel-common; do
+		printf 'Package: %s\nPin: version 610.43.02-1ubuntu1\nPin-Priority: 1001\n\n' "$name"
+	done >"$BATS_TEST_TMPDIR/pins"
+	debugfs -w -R "write $BATS_TEST_TMPDIR/pins /etc/apt/preferences.d/gpuimg-driver" "$image?offset=$start" 2>/dev/null
+	echo 'int standin;' | gcc -shared -nostdlib -Wl,-soname,libcuda.so.1 -x c - -o "$BATS_TEST_TMPDIR/libcuda"
+	debugfs -w -R "write $BATS_TEST_TMPDIR/libcuda /usr/lib/x86_64-linux-gnu/libcuda.so.610.43.02" "$image?offset=$start" 2>/dev/null
+	run_split build --plan --json -o "$WORLD/never.qcow2" --driver-branch=595 --driver-source=nvidia-repo --replace-driver \
+		--driver-repo="$NVIDIA_URL" --driver-repo-key="$WORLD/nvidia/key.asc" "$image"
+	expect_status 0
+	expect_in "$err" "already, version 610.43.02"
+	expect_plan '.driver.packages | index("nvidia-kernel-common=595.71.05-1ubuntu1")'
 }
 
 # --- other sources ---

@@ -109,6 +109,20 @@ failing() {
 	[ -z "$out" ]
 }
 
+@test "a profile that leaves every initramfs as it was is told what block they lack" {
+	local data=$BATS_TEST_TMPDIR/data
+	mkdir "$data"
+	cp -r "$REPO/boot" "$REPO/profiles" "$REPO/builder" "$data/"
+	printf 'stages: [modprobe, user]\n' >"$data/profiles/old-initramfs.yaml"
+	failing "$(phony plain)" --data-dir="$data" --profile=old-initramfs
+	expect_status 5
+	expect_in "$err" "initrd.img-6.1.0-phony"
+	printf '#!/bin/sh\nmkinitramfs -o /boot/initrd.img-6.1.0-phony 6.1.0-phony\n' >"$BATS_TEST_TMPDIR/own.sh"
+	run_split "$GPUIMG" build --no-boot-test --no-cache --exec=sandbox --data-dir="$data" --profile=old-initramfs \
+		--run="$BATS_TEST_TMPDIR/own.sh" -o "$BATS_TEST_TMPDIR/own.qcow2" "$(phony plain)"
+	expect_status 0
+}
+
 @test "both backends give the same image content" {
 	kept_status sandbox 0
 	kept_status appliance 0

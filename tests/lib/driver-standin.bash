@@ -3,7 +3,7 @@
 # Why:  the real ones cannot be had on every machine; what is decided by names, dependencies, signatures
 #       and files can be shown with these.
 # How:  'load ../lib/driver-standin' after repo; standin_ubuntu REPO KERNEL KEYS, standin_nvidia REPO KERNEL,
-#       standin_image.
+#       standin_toolkit REPO, standin_image.
 # shellcheck shell=bash
 
 export STANDIN_VERSION=580.126.09
@@ -205,6 +205,20 @@ standin_nvidia() {
 		repo_deb "$repo" nvidia-dkms-open "$version-1ubuntu1" "Depends: dkms, nvidia-kernel-common (>= 595)" -- "$tree"
 	done
 	repo_deb "$repo" "linux-headers-$2" 6.8.0-31.31
+	rm -rf "$STANDIN_WORK"
+}
+
+# standin_toolkit REPO: a container toolkit that does not go with branch 580 of the archive.
+standin_toolkit() {
+	local tree
+	export STANDIN_WORK=$1.work
+	repo_deb "$1" libnvidia-container1 1.18.0-1
+	tree=$(standin_tree)
+	mkdir -p "$tree/usr/bin"
+	printf '#!/bin/sh\nexit 0\n' >"$tree/usr/bin/nvidia-container-runtime"
+	chmod 0755 "$tree/usr/bin/nvidia-container-runtime"
+	repo_deb "$1" nvidia-container-toolkit 1.18.0-1 'Depends: libnvidia-container1' \
+		'Conflicts: nvidia-compute-utils-580-server' -- "$tree"
 	rm -rf "$STANDIN_WORK"
 }
 

@@ -148,15 +148,16 @@ repo_fingerprint() {
 	cat "$1.key/fingerprint"
 }
 
-# repo_serve DIR: starts a server on a free port of 127.0.0.1 and prints its URL; the requests are
-# in DIR.requests. Needs a repo_stop DIR in the teardown.
+# repo_serve DIR [PART]: starts a server on a free port of 127.0.0.1 and prints its URL; the requests are
+# in DIR.requests. PART: the first file whose path has that in it is sent by half, and the server is gone,
+# as a mirror that breaks down. Needs a repo_stop DIR in the teardown.
 repo_serve() {
 	local port='' tries
-	PYTHONUNBUFFERED=1 python3 -m http.server --bind 127.0.0.1 --directory "$1" 0 \
+	PYTHONUNBUFFERED=1 python3 "$REPO/tests/lib/repo-server.py" "$@" \
 		>"$1.server" 2>"$1.requests" </dev/null 3>&- &
 	echo $! >"$1.pid"
 	for tries in $(seq 100); do
-		port=$(sed -n 's/^Serving HTTP on .* port \([0-9]*\).*/\1/p' "$1.server")
+		port=$(cat "$1.server")
 		[ -z "$port" ] || break
 		sleep 0.1
 	done

@@ -421,6 +421,15 @@ static void test_reasons(void)
 	check(fails_as("Err:1 http://x\n  Temporary failure resolving 'x'\nE: is not signed\n",
 	               EXIT_HOST, "network"),
 	      "a name that does not resolve is the host's fault");
+	check(fails_as("Err:1 http://x\n  Error reading from server. Remote end closed "
+	               "connection [IP: 127.0.0.1 80]\n",
+	               EXIT_HOST, "network"),
+	      "a server that goes away in the middle is the host's trouble too");
+	check(fails_as("E: Failed to fetch http://x  Connection reset by peer\n", EXIT_HOST,
+	               "network"),
+	      "and one that resets the connection");
+	check(fails_as("E: Failed to fetch http://x  Hash Sum mismatch\n", EXIT_BUILD, "later"),
+	      "a file of another content is a failed build, with what to do");
 	check(fails_as("E: Failed to fetch http://x  404  Not Found [IP: 1]\n", EXIT_INPUT,
 	               "security=URL"),
 	      "a missing file on a server is told with a cure");

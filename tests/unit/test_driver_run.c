@@ -507,6 +507,34 @@ static void test_offers(void)
 	      "and not a part of one");
 }
 
+static void test_keep_tools(void)
+{
+	static const char installed[] = "Status: install ok installed\nVersion: 1\n\n";
+	static const char *const names[] = {"gcc", "libc6-dev", "dkms", "nvidia-kernel-dkms"};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+	struct world w = {0};
+	struct script_rootfs s;
+
+	world_new(&w, "580.95.05");
+	s = new_root(&w);
+	check(driver_run_keep_tools(&s.base, &err) == 0 && s.commands.count == 0,
+	      "an image without dpkg has no tools to keep");
+	{
+		CLEANUP_STRV struct strv status = {0};
+		CLEANUP_FREE char *text = NULL;
+
+		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+			strv_addf(&status, "Package: %s\n%s", names[i], installed);
+		text = strv_join(&status, "");
+		script_file_put(&s, "/var/lib/dpkg/status", text);
+	}
+	check(driver_run_keep_tools(&s.base, &err) == 0 && s.commands.count == 1 &&
+	              str_ends(s.commands.items[0], " manual gcc libc6-dev dkms"),
+	      "what an installer compiles with, and DKMS, stay when the driver's packages go");
+	rootfs_close(&s.base);
+	world_free(&w);
+}
+
 int main(void)
 {
 	test_head();
@@ -518,5 +546,6 @@ int main(void)
 	test_damaged();
 	test_dkms();
 	test_offers();
+	test_keep_tools();
 	return tap_done();
 }
