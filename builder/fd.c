@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "fd.h"
@@ -21,6 +22,29 @@ int fd_write_all(int fd, const void *data, size_t size)
 			size -= (size_t)n;
 		}
 	}
+	return 0;
+}
+
+int fd_read_text(int fd, size_t max, char **ret)
+{
+	char *text = mem_alloc(max + 2); /* one more tells that there is more */
+	size_t size = 0;
+	ssize_t n;
+
+	while (size <= max && (n = read(fd, text + size, max + 1 - size)) != 0) {
+		if (n > 0)
+			size += (size_t)n;
+		else if (errno != EINTR)
+			break;
+	}
+	if (size > max)
+		errno = EFBIG;
+	if (size > max || n < 0) {
+		explicit_bzero(text, size);
+		free(text);
+		return -1;
+	}
+	*ret = text;
 	return 0;
 }
 

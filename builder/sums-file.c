@@ -42,7 +42,7 @@ static char *temporary_prefix(const char *path, char **ret_dir)
 }
 
 /* A name that nobody else has: two builds, or somebody's symlink, are never written through. */
-static int open_temporary(const char *path, char **ret_name, struct error *err)
+static int open_temporary(const char *path, mode_t mode, char **ret_name, struct error *err)
 {
 	CLEANUP_FREE char *prefix = temporary_prefix(path, NULL);
 
@@ -56,7 +56,7 @@ static int open_temporary(const char *path, char **ret_name, struct error *err)
 			number = (uint64_t)getpid() << 8 | (uint64_t)i;
 		name = str_format("%s%0*" PRIx64 "%s", prefix, TEMPORARY_HEX, number,
 		                  TEMPORARY_END);
-		fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+		fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 		if (fd >= 0) {
 			*ret_name = STEAL(name);
 			return fd;
@@ -65,10 +65,11 @@ static int open_temporary(const char *path, char **ret_name, struct error *err)
 	return error_errno(err, errno, "cannot write '%s'", path);
 }
 
-int whole_file_write(const char *path, const char *data, size_t size, struct error *err)
+int whole_file_write_as(const char *path, mode_t mode, const char *data, size_t size,
+                        struct error *err)
 {
 	CLEANUP_FREE char *temporary = NULL;
-	int fd = open_temporary(path, &temporary, err);
+	int fd = open_temporary(path, mode, &temporary, err);
 	int result, errnum;
 
 	if (fd < 0)
@@ -85,6 +86,11 @@ int whole_file_write(const char *path, const char *data, size_t size, struct err
 		errnum = errno;
 	unlink(temporary);
 	return error_errno(err, errnum, "cannot write '%s'", path);
+}
+
+int whole_file_write(const char *path, const char *data, size_t size, struct error *err)
+{
+	return whole_file_write_as(path, 0644, data, size, err);
 }
 
 void whole_file_sweep(const char *path)

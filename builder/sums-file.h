@@ -7,6 +7,7 @@
 #define GPUIMG_SUMS_FILE_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "error.h"
 #include "str.h"
@@ -30,6 +31,9 @@ int sums_file_update(const char *dir, const struct strv *names, const struct str
  * under the umask, flushed, renamed. What stood under 'path' is replaced, a symlink too.
  */
 int whole_file_write(const char *path, const char *data, size_t size, struct error *err);
+/* The same with another mode, 0600 for what is nobody else's. */
+int whole_file_write_as(const char *path, mode_t mode, const char *data, size_t size,
+                        struct error *err);
 /* Removes what whole_file_write() left if it was killed; only for who alone may write 'path'. */
 void whole_file_sweep(const char *path);
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Of clouds.yaml only what signing in needs; what we would have to misread is refused. */
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
-#include <yaml.h>
 
 #include "builder/str.h"
 #include "publish/clouds-yaml.h"
 #include "publish/secret.h"
+#include "publish/yaml-doc.h"
 
 #define FILE_MAX_BYTES (1024UL * 1024)
 
@@ -36,11 +35,6 @@ const char *const cloud_field_names[CLOUD_FIELDS] = {
 static const char *const unknown_to_us[] = {"<<",       "profile",      "cert",     "key",
                                             "passcode", "system_scope", "trust_id", "auth_methods"};
 
-struct reading {
-	const char *path;
-	yaml_document_t doc;
-};
-
 bool cloud_field_secret(enum cloud_field field)
 {
 	return field == CLOUD_PASSWORD || field == CLOUD_APPLICATION_CREDENTIAL_SECRET;
@@ -62,64 +56,33 @@ void cloud_free(struct cloud *cloud)
 	*cloud = (struct cloud){0};
 }
 
-__attribute__((format(printf, 4, 5))) static int complain(const struct reading *r,
-                                                          const yaml_node_t *node,
-                                                          struct error *err, const char *format,
-                                                          ...)
-{
-	CLEANUP_FREE char *what = NULL;
-	va_list args;
-
-	va_start(args, format);
-	what = str_vformat(format, args);
-	va_end(args);
-	error_set(err, "%s:%zu: %s", r->path, node ? node->start_mark.line + 1 : 1, what);
-	return error_code(err, EXIT_USAGE);
-}
-
-static const char *scalar(const yaml_node_t *node)
-{
-	return node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value
-	                                              : NULL;
-}
-
-static yaml_node_t *member(struct reading *r, const yaml_node_t *map, const char *name)
-{
-	if (!map || map->type != YAML_MAPPING_NODE)
-		return NULL;
-	for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
-	     p++)
-		if (str_equal(scalar(yaml_document_get_node(&r->doc, p->key)), name))
-			return yaml_document_get_node(&r->doc, p->value);
-	return NULL;
-}
-
 /* Of the cloud itself or its 'auth': fields may stand in either. */
-static int take_fields(struct reading *r, const yaml_node_t *map, struct cloud *cloud,
+static int take_fields(struct yaml_doc *doc, const yaml_node_t *map, struct cloud *cloud,
                        struct error *err)
 {
 	for (size_t i = 0; i < sizeof(unknown_to_us) / sizeof(unknown_to_us[0]); i++)
-		if (member(r, map, unknown_to_us[i]))
-			return complain(r, member(r, map, unknown_to_us[i]), err,
-			                "'%s' is not known to gpuimg", unknown_to_us[i]);
+		if (yaml_doc_member(doc, map, unknown_to_us[i]))
+			return yaml_doc_complain(doc, yaml_doc_member(doc, map, unknown_to_us[i]),
+			                         err, "'%s' is not known to gpuimg",
+			                         unknown_to_us[i]);
 	for (int i = 0; i < CLOUD_FIELDS; i++) {
-		const yaml_node_t *value = member(r, map, cloud_field_names[i]);
+		const yaml_node_t *value = yaml_doc_member(doc, map, cloud_field_names[i]);
 
-		if (value && !scalar(value))
-			return complain(r, value, err, "'%s' must be one text",
-			                cloud_field_names[i]);
-		cloud_set(cloud, (enum cloud_field)i, scalar(value));
+		if (value && !yaml_doc_text(value))
+			return yaml_doc_complain(doc, value, err, "'%s' must be one text",
+			                         cloud_field_names[i]);
+		cloud_set(cloud, (enum cloud_field)i, yaml_doc_text(value));
 	}
 	return 0;
 }
 
-static char *names_of(struct reading *r, const yaml_node_t *clouds)
+static char *names_of(struct yaml_doc *doc, const yaml_node_t *clouds)
 {
 	CLEANUP_STRV struct strv names = {0};
 
 	for (yaml_node_pair_t *p = clouds->data.mapping.pairs.start;
 	     p < clouds->data.mapping.pairs.top; p++) {
-		const char *name = scalar(yaml_document_get_node(&r->doc, p->key));
+		const char *name = yaml_doc_text(yaml_doc_node(doc, p->key));
 
 		strv_add(&names, name ? name : "?");
 	}
@@ -127,75 +90,62 @@ static char *names_of(struct reading *r, const yaml_node_t *clouds)
 }
 
 /* The cloud that is meant; its name becomes the cloud's. NULL: this file does not say it. */
-static yaml_node_t *find_cloud(struct reading *r, const char *name, struct cloud *cloud,
+static yaml_node_t *find_cloud(struct yaml_doc *doc, const char *name, struct cloud *cloud,
                                struct error *err)
 {
-	yaml_node_t *clouds = member(r, yaml_document_get_root_node(&r->doc), "clouds"), *found;
+	yaml_node_t *clouds = yaml_doc_member(doc, yaml_doc_root(doc), "clouds"), *found;
 	CLEANUP_FREE char *all = NULL;
 	yaml_node_pair_t *first;
 
 	if (!clouds || clouds->type != YAML_MAPPING_NODE) {
-		complain(r, clouds, err, "there is no mapping 'clouds'");
+		yaml_doc_complain(doc, clouds, err, "there is no mapping 'clouds'");
 		return NULL;
 	}
 	first = clouds->data.mapping.pairs.start;
 	if (!name && clouds->data.mapping.pairs.top - first == 1)
-		name = scalar(yaml_document_get_node(&r->doc, first->key));
-	all = names_of(r, clouds);
+		name = yaml_doc_text(yaml_doc_node(doc, first->key));
+	all = names_of(doc, clouds);
 	if (!name) {
-		complain(r, clouds, err, "which cloud is meant? There are: %s", all);
+		yaml_doc_complain(doc, clouds, err, "which cloud is meant? There are: %s", all);
 		error_hint(err, "set 'cloud' in the targets file, or OS_CLOUD");
 		return NULL;
 	}
-	found = member(r, clouds, name);
+	found = yaml_doc_member(doc, clouds, name);
 	if (!found)
-		complain(r, clouds, err, "there is no cloud '%s', only: %s", name, all);
+		yaml_doc_complain(doc, clouds, err, "there is no cloud '%s', only: %s", name, all);
 	else if (!cloud->name)
 		cloud->name = str_copy(name);
 	return found;
 }
 
-static int take_cloud(struct reading *r, const char *name, bool optional, struct cloud *cloud,
+static int take_cloud(struct yaml_doc *doc, const char *name, bool optional, struct cloud *cloud,
                       struct error *err)
 {
 	CLEANUP_ERROR struct error missing = ERROR_INIT;
-	yaml_node_t *found = find_cloud(r, name ? name : cloud->name, cloud, &missing), *auth;
+	yaml_node_t *found = find_cloud(doc, name ? name : cloud->name, cloud, &missing), *auth;
 
 	if (!found)
 		return optional ? 0 : error_take(err, &missing);
 	if (found->type != YAML_MAPPING_NODE)
-		return complain(r, found, err, "a cloud must be a mapping");
-	auth = member(r, found, "auth");
+		return yaml_doc_complain(doc, found, err, "a cloud must be a mapping");
+	auth = yaml_doc_member(doc, found, "auth");
 	if (auth && auth->type != YAML_MAPPING_NODE)
-		return complain(r, auth, err, "'auth' must be a mapping");
-	if (take_fields(r, found, cloud, err) < 0)
+		return yaml_doc_complain(doc, auth, err, "'auth' must be a mapping");
+	if (take_fields(doc, found, cloud, err) < 0)
 		return -1;
-	return auth ? take_fields(r, auth, cloud, err) : 0;
-}
-
-static int complain_yaml(const yaml_parser_t *parser, const char *path, struct error *err)
-{
-	error_set(err, "%s:%zu: %s", path, parser->problem_mark.line + 1,
-	          parser->problem ? parser->problem : "no YAML");
-	return error_code(err, EXIT_USAGE);
+	return auth ? take_fields(doc, auth, cloud, err) : 0;
 }
 
 int cloud_parse(struct cloud *cloud, const char *name, bool optional, const char *text,
                 const char *path, struct error *err)
 {
-	struct reading r = {.path = path};
-	yaml_parser_t parser;
+	struct yaml_doc doc;
 	int result;
 
-	yaml_parser_initialize(&parser);
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
-	if (!yaml_parser_load(&parser, &r.doc)) {
-		result = complain_yaml(&parser, path, err);
-	} else {
-		result = take_cloud(&r, name, optional, cloud, err);
-		yaml_document_delete(&r.doc);
-	}
-	yaml_parser_delete(&parser);
+	if (yaml_doc_load(&doc, text, path, err) < 0)
+		return -1;
+	result = take_cloud(&doc, name, optional, cloud, err);
+	yaml_doc_free(&doc);
 	return result;
 }
 

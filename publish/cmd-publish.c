@@ -3,16 +3,19 @@
  * publish: a finished image to all locations of a targets file. It only reads the image; what it
  * leaves on this host is "<image>.published.json", and between runs "<image>.publish-state.json".
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "builder/command.h"
+#include "builder/fd.h"
 #include "builder/sums-file.h"
 #include "builder/supervise.h"
 #include "publish/run.h"
 
-#define TARGETS_DEFAULT "targets.yaml"
+#define TARGETS_DEFAULT  "targets.yaml"
+#define RECORD_MAX_BYTES ((size_t)16 * 1024 * 1024)
 
 struct job {
 	const struct options *options;
@@ -35,7 +38,18 @@ static int write_record(const json_t *record, const char *path, struct error *er
 	if (!text)
 		return error_set(err, "cannot write '%s': a value is not UTF-8", path);
 	lines = str_format("%s\n", text);
-	return whole_file_write(path, lines, strlen(lines), err);
+	return whole_file_write(path, lines, strlen(lines), err) < 0 ? error_code(err, EXIT_HOST)
+	                                                             : 0;
+}
+
+/* What is no record of ours says nothing of earlier runs; NULL: it is none. */
+static json_t *read_record(const char *path)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	CLEANUP_FREE char *text = NULL;
+
+	return fd >= 0 && fd_read_text(fd, RECORD_MAX_BYTES, &text) == 0 ? json_loads(text, 0, NULL)
+	                                                                 : NULL;
 }
 
 static bool read_verify(const char *word, enum publish_verify *ret)
@@ -72,7 +86,7 @@ static int report(const struct publish_image *image, const struct publish_result
 {
 	CLEANUP_FREE char *path = record_path(image->path);
 	json_t *record = publish_results_json(image, results, count);
-	json_t *earlier = json_load_file(path, 0, NULL);
+	json_t *earlier = read_record(path);
 	int result;
 
 	publish_results_keep(record, earlier);

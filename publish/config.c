@@ -4,13 +4,12 @@
  * the name of an environment variable or file. Read as a YAML document by libyaml; what no backend
  * knows is refused with its line.
  */
-#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <yaml.h>
 
 #include "publish/publish.h"
 #include "publish/secret.h"
+#include "publish/yaml-doc.h"
 
 #define FILE_MAX_BYTES   (1024UL * 1024)
 #define SECRET_MAX_BYTES (64UL * 1024)
@@ -21,36 +20,9 @@ static const char *const common_keys[] = {"type",    "locations",  "boot_type",
 static const char *const boot_types[] = {"bios", "uefi", "uefi-secure-boot", NULL};
 
 struct reading {
-	const char *path;
-	yaml_document_t doc;
+	struct yaml_doc doc;
 	struct publish_targets targets;
 };
-
-__attribute__((format(printf, 4, 5))) static int complain(const struct reading *r,
-                                                          const yaml_node_t *node,
-                                                          struct error *err, const char *format,
-                                                          ...)
-{
-	CLEANUP_FREE char *what = NULL;
-	va_list args;
-
-	va_start(args, format);
-	what = str_vformat(format, args);
-	va_end(args);
-	error_set(err, "%s:%zu: %s", r->path, node->start_mark.line + 1, what);
-	return error_code(err, EXIT_USAGE);
-}
-
-static yaml_node_t *node_at(struct reading *r, int index)
-{
-	return yaml_document_get_node(&r->doc, index);
-}
-
-static const char *scalar(const yaml_node_t *node)
-{
-	return node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value
-	                                              : NULL;
-}
 
 static bool is_in(const char *const *list, const char *word)
 {
@@ -68,7 +40,7 @@ static bool is_plain(const yaml_node_t *node)
 /* true, false and whole numbers where they are not quoted; all else is text. */
 static json_t *scalar_json(const yaml_node_t *node)
 {
-	const char *text = scalar(node);
+	const char *text = yaml_doc_text(node);
 	uint64_t number;
 
 	if (is_plain(node) && (strcmp(text, "true") == 0 || strcmp(text, "false") == 0))
@@ -84,11 +56,13 @@ static bool is_doubtful(const yaml_node_t *node)
 	static const char *const words[] = {"yes", "no", "on", "off"};
 
 	for (size_t i = 0; is_plain(node) && i < sizeof(words) / sizeof(words[0]); i++)
-		if (strcasecmp(scalar(node), words[i]) == 0)
+		if (strcasecmp(yaml_doc_text(node), words[i]) == 0)
 			return true;
 	return is_plain(node) &&
-	       (strcasecmp(scalar(node), "true") == 0 || strcasecmp(scalar(node), "false") == 0) &&
-	       strcmp(scalar(node), "true") != 0 && strcmp(scalar(node), "false") != 0;
+	       (strcasecmp(yaml_doc_text(node), "true") == 0 ||
+	        strcasecmp(yaml_doc_text(node), "false") == 0) &&
+	       strcmp(yaml_doc_text(node), "true") != 0 &&
+	       strcmp(yaml_doc_text(node), "false") != 0;
 }
 
 static int map_json(struct reading *r, const yaml_node_t *node, json_t **ret, struct error *err);
@@ -102,11 +76,12 @@ static int value_json(struct reading *r, const yaml_node_t *node, json_t **ret, 
 
 		for (yaml_node_item_t *i = node->data.sequence.items.start;
 		     i < node->data.sequence.items.top; i++) {
-			const yaml_node_t *item = node_at(r, *i);
+			const yaml_node_t *item = yaml_doc_node(&r->doc, *i);
 
-			if (!scalar(item)) {
+			if (!yaml_doc_text(item)) {
 				json_decref(list);
-				return complain(r, item, err, "a list holds texts only");
+				return yaml_doc_complain(&r->doc, item, err,
+				                         "a list holds texts only");
 			}
 			json_array_append_new(list, scalar_json(item));
 		}
@@ -114,12 +89,13 @@ static int value_json(struct reading *r, const yaml_node_t *node, json_t **ret, 
 		return 0;
 	}
 	if (is_doubtful(node)) {
-		complain(r, node, err, "'%s' may be a word or a truth value", scalar(node));
+		yaml_doc_complain(&r->doc, node, err, "'%s' may be a word or a truth value",
+		                  yaml_doc_text(node));
 		error_hint(err, "write true or false, or put the word into quotes");
 		return -1;
 	}
 	*ret = scalar_json(node);
-	return *ret ? 0 : complain(r, node, err, "not UTF-8");
+	return *ret ? 0 : yaml_doc_complain(&r->doc, node, err, "not UTF-8");
 }
 
 /* A mapping of scalars: properties, tags, the place of a secret. */
@@ -129,25 +105,19 @@ static int map_json(struct reading *r, const yaml_node_t *node, json_t **ret, st
 
 	for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top;
 	     p++) {
-		const yaml_node_t *key = node_at(r, p->key), *value = node_at(r, p->value);
+		const yaml_node_t *key = yaml_doc_node(&r->doc, p->key),
+				  *value = yaml_doc_node(&r->doc, p->value);
 
-		if (!scalar(key) || !scalar(value) || json_object_get(map, scalar(key))) {
+		if (!yaml_doc_text(key) || !yaml_doc_text(value) ||
+		    json_object_get(map, yaml_doc_text(key))) {
 			json_decref(map);
-			return complain(r, key, err, "must be one text, under a key of its own");
+			return yaml_doc_complain(&r->doc, key, err,
+			                         "must be one text, under a key of its own");
 		}
-		json_object_set_new(map, scalar(key), scalar_json(value));
+		json_object_set_new(map, yaml_doc_text(key), scalar_json(value));
 	}
 	*ret = map;
 	return 0;
-}
-
-static yaml_node_t *member(struct reading *r, const yaml_node_t *map, const char *name)
-{
-	for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
-	     p++)
-		if (str_equal(scalar(node_at(r, p->key)), name))
-			return node_at(r, p->value);
-	return NULL;
 }
 
 /* Whether it is there and everybody can read it: looked at before anything is read or sent, and
@@ -166,7 +136,8 @@ static int take_secret(struct reading *r, struct publish_location *l, const char
 	json_t *place = NULL;
 
 	if (node->type != YAML_MAPPING_NODE) {
-		complain(r, node, err, "'%s' is a secret: its value does not belong here", key);
+		yaml_doc_complain(&r->doc, node, err,
+		                  "'%s' is a secret: its value does not belong here", key);
 		error_hint(err, "write '%s: {env: NAME}' or '%s: {file: PATH}'", key, key);
 		return -1;
 	}
@@ -175,12 +146,13 @@ static int take_secret(struct reading *r, struct publish_location *l, const char
 	if (json_object_size(place) != 1 || (!json_is_string(json_object_get(place, "env")) &&
 	                                     !json_is_string(json_object_get(place, "file")))) {
 		json_decref(place);
-		return complain(r, node, err, "'%s' must be {env: NAME} or {file: PATH}", key);
+		return yaml_doc_complain(&r->doc, node, err,
+		                         "'%s' must be {env: NAME} or {file: PATH}", key);
 	}
 	if (is_open_file(json_string_value(json_object_get(place, "file")))) {
-		complain(r, node, err,
-		         "'%s' holds a secret, and everybody on this host can read it",
-		         json_string_value(json_object_get(place, "file")));
+		yaml_doc_complain(&r->doc, node, err,
+		                  "'%s' holds a secret, and everybody on this host can read it",
+		                  json_string_value(json_object_get(place, "file")));
 		error_hint(err, "chmod 600 '%s'",
 		           json_string_value(json_object_get(place, "file")));
 		json_decref(place);
@@ -193,23 +165,23 @@ static int take_secret(struct reading *r, struct publish_location *l, const char
 static int take_pair(struct reading *r, struct publish_location *l, const struct publish_backend *b,
                      const yaml_node_t *key_node, const yaml_node_t *value, struct error *err)
 {
-	const char *key = scalar(key_node);
+	const char *key = yaml_doc_text(key_node);
 	json_t *json;
 
 	if (!key)
-		return complain(r, key_node, err, "a key must be a text");
+		return yaml_doc_complain(&r->doc, key_node, err, "a key must be a text");
 	if (is_in(b->secret_keys, key))
 		return take_secret(r, l, key, value, err);
 	if (strcmp(key, "type") == 0 || strcmp(key, "locations") == 0)
 		return 0;
 	if (!is_in(common_keys, key) && !is_in(b->keys, key))
-		return complain(r, key_node, err, "a target of type '%s' has no key '%s'", b->type,
-		                key);
+		return yaml_doc_complain(&r->doc, key_node, err,
+		                         "a target of type '%s' has no key '%s'", b->type, key);
 	if (value_json(r, value, &json, err) < 0)
 		return -1;
 	if (json_is_integer(json)) { /* a bucket's name may be one: publish_number() reads it */
 		json_decref(json);
-		json = json_string(scalar(value));
+		json = json_string(yaml_doc_text(value));
 	}
 	json_object_set_new(l->settings, key, json);
 	return 0;
@@ -222,13 +194,14 @@ static int take_pairs(struct reading *r, struct publish_location *l,
 
 	for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
 	     p++) {
-		const yaml_node_t *key = node_at(r, p->key);
+		const yaml_node_t *key = yaml_doc_node(&r->doc, p->key);
 
-		if (scalar(key) && strv_has(&seen, scalar(key)))
-			return complain(r, key, err, "'%s' stands there twice", scalar(key));
-		if (take_pair(r, l, b, key, node_at(r, p->value), err) < 0)
+		if (yaml_doc_text(key) && strv_has(&seen, yaml_doc_text(key)))
+			return yaml_doc_complain(&r->doc, key, err, "'%s' stands there twice",
+			                         yaml_doc_text(key));
+		if (take_pair(r, l, b, key, yaml_doc_node(&r->doc, p->value), err) < 0)
 			return -1;
-		strv_add(&seen, scalar(key));
+		strv_add(&seen, yaml_doc_text(key));
 	}
 	return 0;
 }
@@ -240,12 +213,13 @@ static int check_needed(struct reading *r, struct publish_location *l,
 
 	for (size_t i = 0; b->keys[i]; i++)
 		if (*b->keys[i] == '!' && !json_object_get(l->settings, b->keys[i] + 1))
-			return complain(r, node, err, "%s/%s: a target of type '%s' needs '%s'",
-			                l->target, l->location, b->type, b->keys[i] + 1);
+			return yaml_doc_complain(&r->doc, node, err,
+			                         "%s/%s: a target of type '%s' needs '%s'",
+			                         l->target, l->location, b->type, b->keys[i] + 1);
 	if (boot_type && !is_in(boot_types, boot_type))
-		return complain(r, node, err,
-		                "boot_type '%s' is none of bios, uefi, uefi-secure-boot",
-		                boot_type);
+		return yaml_doc_complain(&r->doc, node, err,
+		                         "boot_type '%s' is none of bios, uefi, uefi-secure-boot",
+		                         boot_type);
 	l->boot_type = boot_type ? str_copy(boot_type) : NULL;
 	return 0;
 }
@@ -262,7 +236,7 @@ static int add_location(struct reading *r, const char *target, const yaml_node_t
                         const char *name, const yaml_node_t *own, struct error *err)
 {
 	const struct publish_backend *b =
-		publish_backend_find(scalar(member(r, target_node, "type")));
+		publish_backend_find(yaml_doc_text(yaml_doc_member(&r->doc, target_node, "type")));
 	struct publish_location l = {.target = str_copy(target),
 	                             .type = str_copy(b->type),
 	                             .location = str_copy(name),
@@ -274,9 +248,11 @@ static int add_location(struct reading *r, const char *target, const yaml_node_t
 	r->targets.items[r->targets.count] = l;
 	r->targets.count++; /* owned from here on, whatever fails */
 	if (!is_name(name))
-		return complain(r, target_node, err, "'%s' is no name of a location", name);
+		return yaml_doc_complain(&r->doc, target_node, err, "'%s' is no name of a location",
+		                         name);
 	if (r->targets.count > LOCATIONS_MAX)
-		return complain(r, target_node, err, "more than %d locations", LOCATIONS_MAX);
+		return yaml_doc_complain(&r->doc, target_node, err, "more than %d locations",
+		                         LOCATIONS_MAX);
 	if (take_pairs(r, &r->targets.items[r->targets.count - 1], b, target_node, err) < 0)
 		return -1;
 	if (own && own->type == YAML_MAPPING_NODE &&
@@ -291,25 +267,27 @@ static int add_locations(struct reading *r, const char *target, const yaml_node_
 	if (locations->type == YAML_SEQUENCE_NODE) {
 		for (yaml_node_item_t *i = locations->data.sequence.items.start;
 		     i < locations->data.sequence.items.top; i++) {
-			const yaml_node_t *item = node_at(r, *i);
+			const yaml_node_t *item = yaml_doc_node(&r->doc, *i);
 
-			if (!scalar(item))
-				return complain(r, item, err, "a location must be a name");
-			if (add_location(r, target, node, scalar(item), NULL, err) < 0)
+			if (!yaml_doc_text(item))
+				return yaml_doc_complain(&r->doc, item, err,
+				                         "a location must be a name");
+			if (add_location(r, target, node, yaml_doc_text(item), NULL, err) < 0)
 				return -1;
 		}
 		return 0;
 	}
 	if (locations->type != YAML_MAPPING_NODE)
-		return complain(r, locations, err,
-		                "'locations' must be a list of names or a mapping");
+		return yaml_doc_complain(&r->doc, locations, err,
+		                         "'locations' must be a list of names or a mapping");
 	for (yaml_node_pair_t *p = locations->data.mapping.pairs.start;
 	     p < locations->data.mapping.pairs.top; p++) {
-		const yaml_node_t *key = node_at(r, p->key);
+		const yaml_node_t *key = yaml_doc_node(&r->doc, p->key);
 
-		if (!scalar(key))
-			return complain(r, key, err, "a location must have a name");
-		if (add_location(r, target, node, scalar(key), node_at(r, p->value), err) < 0)
+		if (!yaml_doc_text(key))
+			return yaml_doc_complain(&r->doc, key, err, "a location must have a name");
+		if (add_location(r, target, node, yaml_doc_text(key),
+		                 yaml_doc_node(&r->doc, p->value), err) < 0)
 			return -1;
 	}
 	return 0;
@@ -321,21 +299,23 @@ static int add_target(struct reading *r, const yaml_node_t *key, const yaml_node
 	const yaml_node_t *locations;
 	const char *type;
 
-	if (!scalar(key) || !is_name(scalar(key)))
-		return complain(r, key, err,
-		                "not a name of a target: letters, digits, '.', '_', '-'");
+	if (!yaml_doc_text(key) || !is_name(yaml_doc_text(key)))
+		return yaml_doc_complain(&r->doc, key, err,
+		                         "not a name of a target: letters, digits, '.', '_', '-'");
 	if (node->type != YAML_MAPPING_NODE)
-		return complain(r, node, err, "target '%s' must be a mapping", scalar(key));
-	type = scalar(member(r, node, "type"));
+		return yaml_doc_complain(&r->doc, node, err, "target '%s' must be a mapping",
+		                         yaml_doc_text(key));
+	type = yaml_doc_text(yaml_doc_member(&r->doc, node, "type"));
 	if (!type || !publish_backend_find(type)) {
-		complain(r, node, err, "target '%s': %s%s", scalar(key),
-		         type ? "there is no type " : "'type' is missing", type ? type : "");
+		yaml_doc_complain(&r->doc, node, err, "target '%s': %s%s", yaml_doc_text(key),
+		                  type ? "there is no type " : "'type' is missing",
+		                  type ? type : "");
 		error_hint(err, "dir, http, s3, oci, glance or vco");
 		return -1;
 	}
-	locations = member(r, node, "locations");
-	return locations ? add_locations(r, scalar(key), node, locations, err)
-	                 : add_location(r, scalar(key), node, "default", NULL, err);
+	locations = yaml_doc_member(&r->doc, node, "locations");
+	return locations ? add_locations(r, yaml_doc_text(key), node, locations, err)
+	                 : add_location(r, yaml_doc_text(key), node, "default", NULL, err);
 }
 
 static int check_twice(struct reading *r, const yaml_node_t *node, struct error *err)
@@ -346,63 +326,51 @@ static int check_twice(struct reading *r, const yaml_node_t *node, struct error 
 		for (size_t j = i + 1; j < t->count; j++)
 			if (str_equal(t->items[i].target, t->items[j].target) &&
 			    str_equal(t->items[i].location, t->items[j].location))
-				return complain(r, node, err, "'%s/%s' stands there twice",
-				                t->items[i].target, t->items[i].location);
+				return yaml_doc_complain(&r->doc, node, err,
+				                         "'%s/%s' stands there twice",
+				                         t->items[i].target, t->items[i].location);
 	return 0;
 }
 
 static int read_document(struct reading *r, struct error *err)
 {
-	const yaml_node_t *root = yaml_document_get_root_node(&r->doc);
-	const yaml_node_t *targets =
-		root && root->type == YAML_MAPPING_NODE ? member(r, root, "targets") : NULL;
+	const yaml_node_t *root = yaml_doc_root(&r->doc);
+	const yaml_node_t *targets = yaml_doc_member(&r->doc, root, "targets");
 
 	if (!targets || targets->type != YAML_MAPPING_NODE) {
-		error_set(err, "%s: there is no mapping 'targets'", r->path);
+		error_set(err, "%s: there is no mapping 'targets'", r->doc.path);
 		error_hint(err, "docs/publish.md describes the file");
 		return error_code(err, EXIT_USAGE);
 	}
 	for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top;
 	     p++)
-		if (!str_equal(scalar(node_at(r, p->key)), "targets"))
-			return complain(r, node_at(r, p->key), err, "unknown key beside 'targets'");
+		if (!str_equal(yaml_doc_text(yaml_doc_node(&r->doc, p->key)), "targets"))
+			return yaml_doc_complain(&r->doc, yaml_doc_node(&r->doc, p->key), err,
+			                         "unknown key beside 'targets'");
 	for (yaml_node_pair_t *p = targets->data.mapping.pairs.start;
 	     p < targets->data.mapping.pairs.top; p++)
-		if (add_target(r, node_at(r, p->key), node_at(r, p->value), err) < 0)
+		if (add_target(r, yaml_doc_node(&r->doc, p->key), yaml_doc_node(&r->doc, p->value),
+		               err) < 0)
 			return -1;
 	return check_twice(r, targets, err);
 }
 
-static int load(struct reading *r, const char *text, struct error *err)
-{
-	yaml_parser_t parser;
-	int result = 0;
-
-	yaml_parser_initialize(&parser);
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
-	if (!yaml_parser_load(&parser, &r->doc)) {
-		error_set(err, "%s:%zu: %s", r->path, parser.problem_mark.line + 1,
-		          parser.problem ? parser.problem : "no YAML");
-		result = error_code(err, EXIT_USAGE);
-	} else {
-		result = read_document(r, err);
-		yaml_document_delete(&r->doc);
-	}
-	yaml_parser_delete(&parser);
-	return result;
-}
-
 int publish_targets_read(struct publish_targets *ret, const char *path, struct error *err)
 {
-	struct reading r = {.path = path};
+	struct reading r = {0};
 	CLEANUP_FREE char *text = NULL;
 	bool is_open;
+	int result;
 
 	if (secret_read_file(path, FILE_MAX_BYTES, &text, &is_open, err) < 0) {
 		error_hint(err, "name the targets file with -t; docs/publish.md describes it");
 		return -1;
 	}
-	if (load(&r, text, err) < 0) {
+	if (yaml_doc_load(&r.doc, text, path, err) < 0)
+		return -1;
+	result = read_document(&r, err);
+	yaml_doc_free(&r.doc);
+	if (result < 0) {
 		publish_targets_free(&r.targets);
 		return -1;
 	}

@@ -71,19 +71,27 @@ static void dir_end(struct publish_job *job)
 static int read_text(const char *path, size_t max, char **ret, struct error *err)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	CLEANUP_FREE char *text = NULL;
-	ssize_t size;
 
 	*ret = NULL;
 	if (fd < 0 && errno == ENOENT)
 		return 0;
-	text = mem_alloc(max + 1);
-	size = fd < 0 ? -1 : read(fd, text, max);
-	if (size < 0)
-		return error_errno(err, errno, "cannot read '%s'", path);
-	text[size] = '\0';
-	*ret = STEAL(text);
-	return 0;
+	if (fd >= 0 && fd_read_text(fd, max, ret) == 0)
+		return 0;
+	error_code(err, errno == EFBIG ? EXIT_INPUT : EXIT_PUBLISH);
+	return error_errno(err, errno, "cannot read '%s'", path);
+}
+
+/* A share that is full or gone for a moment: running again goes on. */
+static int cannot_write(const char *path, struct error *err)
+{
+	error_errno(err, errno, "cannot write '%s'", path);
+	return error_code(err, EXIT_PUBLISH);
+}
+
+static int write_text(const char *path, const char *text, struct error *err)
+{
+	return whole_file_write(path, text, strlen(text), err) < 0 ? error_code(err, EXIT_PUBLISH)
+	                                                           : 0;
 }
 
 static bool is_whole(const struct publish_job *job, const struct dir *d)
@@ -129,6 +137,8 @@ static int good_prefix(const struct publish_job *job, int fd, uint64_t size, uin
 		ssize_t a = pread(fd, theirs, want, (off_t)at);
 		ssize_t b = pread(job->image->fd, ours, want, (off_t)at);
 
+		if (publish_check_stop(job, err) < 0)
+			return -1;
 		if (a < 0 || b < 0)
 			return error_errno(err, errno, "cannot compare what is there already");
 		if (a == 0 || a != b || memcmp(theirs, ours, (size_t)a) != 0)
@@ -153,10 +163,8 @@ static int copy_rest(struct publish_job *job, int fd, uint64_t at, struct error 
 			return publish_image_check(job->image, err) < 0
 			               ? -1
 			               : error_set(err, "cannot read the image");
-		if (fd_write_all(fd, buffer, (size_t)got) < 0) {
-			error_errno(err, errno, "cannot write '%s'", d->part);
-			return error_code(err, EXIT_PUBLISH);
-		}
+		if (fd_write_all(fd, buffer, (size_t)got) < 0)
+			return cannot_write(d->part, err);
 		at += (uint64_t)got;
 		job->sent_bytes += (uint64_t)got;
 		publish_progress(job, at, job->image->size_bytes);
@@ -176,10 +184,8 @@ static int dir_send(struct publish_job *job, struct error *err)
 	if (is_whole(job, d))
 		return 0;
 	fd = open(d->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		error_errno(err, errno, "cannot write '%s'", d->part);
-		return error_code(err, EXIT_PUBLISH);
-	}
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return cannot_write(d->part, err);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		error_set(err, "another publisher writes '%s' now", d->part);
 		return error_code(err, EXIT_PUBLISH);
@@ -188,12 +194,26 @@ static int dir_send(struct publish_job *job, struct error *err)
 		return -1;
 	job->resumed_from = at;
 	if (ftruncate(fd, (off_t)at) < 0 || lseek(fd, (off_t)at, SEEK_SET) < 0)
-		return error_errno(err, errno, "cannot write '%s'", d->part);
+		return cannot_write(d->part, err);
 	if (copy_rest(job, fd, at, err) < 0)
 		return -1;
-	if (fsync(fd) < 0 || rename(d->part, d->file) < 0) {
-		error_errno(err, errno, "cannot write '%s'", d->file);
-		return error_code(err, EXIT_PUBLISH);
+	return fsync(fd) < 0 || rename(d->part, d->file) < 0 ? cannot_write(d->file, err) : 0;
+}
+
+/* No longer than the run goes on. */
+static int lock_index(const struct publish_job *job, const char *lock, int fd, struct error *err)
+{
+	for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return cannot_write(lock, err);
+		if (tries == INDEX_WAIT_S) {
+			error_set(err, "another publisher holds '%s'", lock);
+			error_hint(err, "run again when it is done; nothing is sent twice");
+			return error_code(err, EXIT_PUBLISH);
+		}
+		http_pause_ms(job->stop, 1000);
+		if (publish_check_stop(job, err) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -210,19 +230,13 @@ static int update_index(struct publish_job *job, struct error *err)
 	enum layout_index_state state;
 
 	if (fd < 0)
-		return error_errno(err, errno, "cannot write '%s'", lock);
-	for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
-		if (tries == INDEX_WAIT_S) {
-			error_set(err, "another publisher holds '%s'", lock);
-			return error_code(err, EXIT_PUBLISH);
-		}
-		sleep(1);
-	}
-	if (read_text(d->index, LAYOUT_INDEX_MAX_BYTES, &old, err) < 0 ||
+		return cannot_write(lock, err);
+	if (lock_index(job, lock, fd, err) < 0 ||
+	    read_text(d->index, LAYOUT_INDEX_MAX_BYTES, &old, err) < 0 ||
 	    layout_index_look_again(job, old, &state, err) < 0 ||
 	    layout_index_merge(job->image, old, &text, err) < 0)
 		return -1;
-	return whole_file_write(d->index, text, strlen(text), err);
+	return write_text(d->index, text, err);
 }
 
 static int dir_name(struct publish_job *job, struct error *err)
@@ -230,7 +244,7 @@ static int dir_name(struct publish_job *job, struct error *err)
 	const struct dir *d = job->own;
 	CLEANUP_FREE char *sums = layout_sums_text(job->image);
 
-	return whole_file_write(d->sums, sums, strlen(sums), err) < 0 ? -1 : update_index(job, err);
+	return write_text(d->sums, sums, err) < 0 ? -1 : update_index(job, err);
 }
 
 static int dir_verify(struct publish_job *job, enum publish_verify how, struct error *err)
@@ -240,7 +254,10 @@ static int dir_verify(struct publish_job *job, enum publish_verify how, struct e
 
 	if (how == VERIFY_QUICK) {
 		job->verified = str_copy("size");
-		return is_whole(job, d) ? 0 : error_set(err, "'%s' is not there", d->file);
+		if (is_whole(job, d))
+			return 0;
+		error_set(err, "'%s' is not there with the right length", d->file);
+		return error_code(err, EXIT_PROOF);
 	}
 	if (digest_file_until(d->file, "SHA256", job->stop, &hex, err) < 0)
 		return -1;

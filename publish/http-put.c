@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * http: a web server that takes PUT, and MOVE (WebDAV, RFC 4918). The file goes to a name of its
- * own and is moved to its place when it is whole; the index comes last. No server has to keep
- * "If-None-Match: *" on PUT (nginx does not), so nothing here relies on it.
+ * own and is moved to its place when it is whole; the index comes last, and only in the place of
+ * what was read, where the server keeps conditions on PUT (Apache does, nginx does not).
  */
 #include <string.h>
 
@@ -14,6 +14,8 @@ struct web {
 	struct strv headers; /* credentials */
 	bool move;
 	bool file_there, part_there; /* of the right length, and to be taken for ours */
+	bool index_there;            /* when it was read last */
+	bool accepted;               /* in this run something was written with the credentials */
 };
 
 static char *join(const char *root, char *path)
@@ -80,6 +82,20 @@ static void web_end(struct publish_job *job)
 	free(STEAL(job->own));
 }
 
+/* What was good for a write, and is not known any more, has run out. */
+static int refused(struct publish_job *job, const struct http_request *request,
+                   const struct http_reply *reply, struct error *err)
+{
+	const struct web *w = job->own;
+
+	if (w->accepted && reply->status == 401) {
+		error_hint(err, "if the credentials have run out, run again with fresh ones: what "
+		                "was sent is not sent twice");
+		error_code(err, EXIT_PUBLISH);
+	}
+	return http_error(job->http, request, reply, err);
+}
+
 /* One request without a body; *ret_status, and the reply if it is asked for. */
 static int ask(struct publish_job *job, const char *method, const char *url, struct http_reply *ret,
                struct error *err)
@@ -98,7 +114,7 @@ static int ask(struct publish_job *job, const char *method, const char *url, str
 	if (http_is_ok(ret) || ret->status == 404)
 		return 0;
 	/* A redirect too that was not followed: it does not say that nothing is there. */
-	return http_error(job->http, &request, ret, err);
+	return refused(job, &request, ret, err);
 }
 
 /* *ret NULL: there is none. */
@@ -161,6 +177,7 @@ static int make_parents(struct publish_job *job, struct error *err)
 static int put(struct publish_job *job, const char *url, const struct http_body *body,
                const struct strv *headers, bool tell, struct error *err)
 {
+	struct web *w = job->own;
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
 	struct publish_telling telling = {.job = job, .all_bytes = job->image->size_bytes};
 	const struct http_request request = {
@@ -178,9 +195,13 @@ static int put(struct publish_job *job, const char *url, const struct http_body 
 		job->sent_bytes += reply.sent_bytes;
 	if (result < 0)
 		return -1;
-	if (reply.status == 412) /* If-Match: somebody was faster, which is looked at again */
+	/* Of the index: somebody was faster, which is looked at again. */
+	if (reply.status == 412 && headers->count > w->headers.count)
 		return 0;
-	return http_is_ok(&reply) ? 0 : http_error(job->http, &request, &reply, err);
+	if (!http_is_ok(&reply))
+		return refused(job, &request, &reply, err);
+	w->accepted = true;
+	return 0;
 }
 
 /* A file of the right length under a name that holds its digest is taken for ours where we remember
@@ -217,7 +238,18 @@ static int web_send(struct publish_job *job, struct error *err)
 	return publish_remember(job, err);
 }
 
-/* Whether it happened is asked, never guessed, where the reply was lost. */
+/* Whether it happened is asked, never guessed, where the reply was lost; and where there is nothing
+ * to move, another publisher of the same image has done it. */
+static int look_what_became(struct publish_job *job, struct error *why, struct error *err)
+{
+	const struct web *w = job->own;
+	bool whole = false;
+
+	if (has_size(job, w->file, &whole, err) < 0)
+		return -1;
+	return whole ? 0 : error_take(err, why);
+}
+
 static int move(struct publish_job *job, struct error *err)
 {
 	const struct web *w = job->own;
@@ -225,20 +257,19 @@ static int move(struct publish_job *job, struct error *err)
 	CLEANUP_STRV struct strv headers = {0};
 	CLEANUP_ERROR struct error lost = ERROR_INIT;
 	const struct http_request request = {.method = "MOVE", .url = w->part, .headers = &headers};
-	bool unknown = false, whole = false;
+	bool unknown = false;
 
 	strv_add_all(&headers, &w->headers);
 	strv_addf(&headers, "Destination: %s", w->file);
 	/* The name holds the content's digest: what stands there is either this, or damaged. */
 	strv_add(&headers, "Overwrite: T");
-	if (http_send(job->http, &request, &reply, &unknown, &lost) < 0) {
-		if (!unknown)
-			return error_take(err, &lost);
-		if (has_size(job, w->file, &whole, err) < 0)
-			return -1;
-		return whole ? 0 : error_take(err, &lost);
-	}
-	return http_is_ok(&reply) ? 0 : http_error(job->http, &request, &reply, err);
+	if (http_send(job->http, &request, &reply, &unknown, &lost) < 0)
+		return unknown ? look_what_became(job, &lost, err) : error_take(err, &lost);
+	if (http_is_ok(&reply))
+		return 0;
+	refused(job, &request, &reply, &lost);
+	return reply.status == 404 || reply.status == 409 ? look_what_became(job, &lost, err)
+	                                                  : error_take(err, &lost);
 }
 
 static int web_commit(struct publish_job *job, struct error *err)
@@ -250,14 +281,15 @@ static int web_commit(struct publish_job *job, struct error *err)
 
 static int get_index(struct publish_job *job, char **ret_text, char **ret_tag, struct error *err)
 {
-	const struct web *w = job->own;
+	struct web *w = job->own;
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
 	const char *tag;
 
 	*ret_text = *ret_tag = NULL;
 	if (ask(job, "GET", w->index, &reply, err) < 0)
 		return -1;
-	if (reply.status != 200)
+	w->index_there = reply.status == 200;
+	if (!w->index_there)
 		return 0;
 	tag = http_header(&reply, "etag");
 	*ret_tag = tag && !str_starts(tag, "W/") ? str_copy(tag) : NULL;
@@ -274,6 +306,8 @@ static int put_index(struct publish_job *job, const char *text, const char *tag,
 	strv_add_all(&headers, &w->headers);
 	if (tag)
 		strv_addf(&headers, "If-Match: %s", tag);
+	else if (!w->index_there)
+		strv_add(&headers, "If-None-Match: *");
 	return put(job, w->index, &body, &headers, false, err);
 }
 

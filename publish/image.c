@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "builder/disk.h"
+#include "builder/fd.h"
 #include "builder/qcow2.h"
 #include "builder/sums-file.h"
 #include "builder/sums.h"
@@ -18,6 +19,8 @@
 #define PARTS_WANTED_MAX 9000 /* S3 takes 10,000 */
 #define VERSION_DIGITS   12
 #define NAME_MAX_BYTES   128
+
+#define MANIFEST_MAX_BYTES ((size_t)16 * 1024 * 1024)
 
 /* It becomes a part of paths, object keys, tags and repositories. */
 static bool is_name(const char *text)
@@ -189,17 +192,32 @@ static const char *text_at(const json_t *object, const char *section, const char
 	return json_string_value(json_object_get(json_object_get(object, section), key));
 }
 
+/* *ret NULL: there is none. */
+static int read_record(const char *path, size_t max, char **ret, struct error *err)
+{
+	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	*ret = NULL;
+	if ((fd < 0 && errno == ENOENT) || (fd >= 0 && fd_read_text(fd, max, ret) == 0))
+		return 0;
+	error_errno(err, errno, "cannot read '%s'", path);
+	return error_code(err, EXIT_INPUT);
+}
+
 static int read_manifest(struct publish_image *i, struct error *err)
 {
 	CLEANUP_FREE char *stem = stem_of(i->path);
 	CLEANUP_FREE char *name = str_format("%s.manifest.json", stem);
 	CLEANUP_FREE char *path = beside(i->path, name);
+	CLEANUP_FREE char *text = NULL;
 	const json_t *types;
 	json_error_t why;
 
-	if (access(path, F_OK) < 0)
+	if (read_record(path, MANIFEST_MAX_BYTES, &text, err) < 0)
+		return -1;
+	if (!text)
 		return 0;
-	i->manifest = json_load_file(path, 0, &why);
+	i->manifest = json_loads(text, 0, &why);
 	if (!i->manifest) {
 		error_set(err, "cannot read '%s': %s", path, why.text);
 		return error_code(err, EXIT_INPUT);
@@ -218,19 +236,14 @@ static int check_sums(const struct publish_image *i, struct error *err)
 {
 	CLEANUP_ERROR struct error ignored = ERROR_INIT;
 	CLEANUP_FREE char *path = beside(i->path, SUMS_FILE_NAME);
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	CLEANUP_FREE char *text = NULL;
 	CLEANUP_FREE char *hex = NULL;
 	const char *algorithm;
-	ssize_t size;
 
-	if (fd < 0)
+	if (read_record(path, SUMS_FILE_MAX_BYTES, &text, err) < 0)
+		return -1;
+	if (!text)
 		return 0;
-	text = mem_alloc(SUMS_FILE_MAX_BYTES + 1);
-	size = read(fd, text, SUMS_FILE_MAX_BYTES);
-	if (size < 0)
-		return error_errno(err, errno, "cannot read '%s'", path);
-	text[size] = '\0';
 	if (sums_find(text, i->path, &algorithm, &hex, &ignored) < 0 ||
 	    !str_equal(algorithm, "SHA256") || str_equal(hex, i->sha256))
 		return 0;
@@ -253,11 +266,20 @@ static int probe_boot_types(struct publish_image *i, struct error *err)
 	return 0;
 }
 
+/* A guest's os-release says them, and they become words of YAML for consumers: what could be more
+ * than a word there is none. */
+static const char *word_at(const struct publish_image *i, const char *key)
+{
+	const char *text = text_at(i->manifest, "base", key);
+
+	return text && is_name(text) ? text : NULL;
+}
+
 static void read_os(struct publish_image *i)
 {
-	const char *arch = text_at(i->manifest, "base", "arch");
-	const char *distro = text_at(i->manifest, "base", "os_id");
-	const char *version = text_at(i->manifest, "base", "os_version_id");
+	const char *arch = word_at(i, "arch");
+	const char *distro = word_at(i, "os_id");
+	const char *version = word_at(i, "os_version_id");
 
 	i->arch = str_copy(!arch || str_equal(arch, "x86_64") ? "amd64"
 	                   : str_equal(arch, "aarch64")       ? "arm64"

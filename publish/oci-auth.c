@@ -33,6 +33,12 @@ static int refused(struct publish_job *job, const char *who, const struct http_r
 {
 	const struct oci *o = job->own;
 
+	/* What was good for a write, and is not known any more, has run out. */
+	if (o->accepted && reply->status == 401) {
+		error_hint(err, "if they have run out, run again with fresh ones: what was sent is "
+		                "not sent twice");
+		error_code(err, EXIT_PUBLISH);
+	}
 	error_hint(err, "check the credentials, and what they may do in '%s'", o->place.path);
 	http_error(job->http, request, reply, err);
 	return error_prefix(err, "%s '%s' refuses %s%s%s", who, o->place.host,
@@ -239,6 +245,11 @@ static int take_challenge(struct publish_job *job, const struct http_request *re
 	return 1;
 }
 
+static bool is_write(const char *method)
+{
+	return !str_equal(method, "GET") && !str_equal(method, "HEAD");
+}
+
 int oci_send(struct publish_job *job, const struct http_request *like, struct http_reply *ret,
              bool *ret_unknown, struct error *err)
 {
@@ -264,6 +275,8 @@ int oci_send(struct publish_job *job, const struct http_request *like, struct ht
 		job->sent_bytes += ret->sent_bytes;
 		if (result < 0)
 			return -1;
+		if (had_header && http_is_ok(ret) && is_write(like->method))
+			o->accepted = true;
 		if (ret->status != 401 || !ours)
 			return 0;
 		again = tries < 3 ? take_challenge(job, &request, ret, had_header, err)

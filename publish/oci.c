@@ -29,9 +29,7 @@ static int read_tag(struct publish_job *job, char **ret, struct error *err)
 		*ret = oci_clean_tag(job->image->version);
 		return 0;
 	}
-	tag = json_is_integer(value)
-	              ? str_format("%lld", (long long)json_integer_value(value))
-	              : str_copy(json_is_string(value) ? json_string_value(value) : "");
+	tag = str_copy(json_is_string(value) ? json_string_value(value) : "");
 	if (!oci_is_tag(tag)) {
 		error_set(err, "'tag' is no tag: '%s'", tag);
 		error_hint(err, "letters, digits, '.', '_' and '-', not '.' or '-' first, at most "
@@ -47,8 +45,8 @@ static int read_chunk(const struct publish_job *job, uint64_t *ret, struct error
 	const char *text = publish_setting(job->where, "chunk_bytes");
 	const json_t *value = json_object_get(job->where->settings, "chunk_bytes");
 
-	*ret = publish_number(job->where, "chunk_bytes", 0);
-	if (!value || json_is_integer(value) || (text && str_parse_size(text, ret) == 0))
+	*ret = 0;
+	if (!value || (text && str_parse_size(text, ret) == 0))
 		return 0;
 	error_set(err, "'chunk_bytes' must be a size, like 64M; 0 sends a blob as one body");
 	return error_code(err, EXIT_USAGE);

@@ -88,6 +88,7 @@ struct oci {
 	char *tag;
 	uint64_t chunk_bytes; /* 0: a blob goes as one body */
 	struct oci_login login;
+	bool accepted;                  /* in this run a request that writes was done with it */
 	struct oci_challenge challenge; /* the last one */
 	char *token;                    /* for bearer */
 	int64_t token_until_ms;         /* clock_ms() */

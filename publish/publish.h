@@ -67,7 +67,10 @@ void publish_image_free(struct publish_image *image);
 struct publish_location {
 	char *target, *type, *location; /* names; type is a backend's */
 	char *boot_type;                /* that it asks for; NULL: the image's first */
-	json_t *settings; /* object of strings, booleans, numbers, lists, objects; no secrets */
+	/* Object of strings, booleans, lists and objects; no secrets. A whole number is the string
+	 * that stands in the file (a tag or a bucket may be one: publish_number() reads it), and a
+	 * number only within a list or an object. */
+	json_t *settings;
 	/* Secrets by key, read from environment or file when they are needed: publish_secret(). */
 	json_t *secrets; /* key → {"env": NAME} or {"file": PATH} */
 };

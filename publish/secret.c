@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "builder/fd.h"
 #include "builder/str.h"
 #include "publish/secret.h"
 
@@ -27,8 +28,6 @@ int secret_read_file(const char *path, size_t max_bytes, char **ret, bool *ret_o
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	CLEANUP_SECRET char *text = NULL;
-	size_t size = 0;
-	ssize_t got;
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -38,10 +37,7 @@ int secret_read_file(const char *path, size_t max_bytes, char **ret, bool *ret_o
 		          S_ISREG(st.st_mode) ? "too large" : "not a regular file");
 		return error_code(err, EXIT_USAGE);
 	}
-	text = mem_alloc(max_bytes + 1);
-	while ((got = read(fd, text + size, max_bytes - size)) > 0)
-		size += (size_t)got;
-	if (got < 0)
+	if (fd_read_text(fd, max_bytes, &text) < 0)
 		return cannot_read(path, err);
 	*ret_open = st.st_mode & 0007;
 	*ret = STEAL(text);

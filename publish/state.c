@@ -13,13 +13,15 @@
 #include <unistd.h>
 
 #include "builder/fd.h"
+#include "builder/sums-file.h"
 #include "publish/publish.h"
 
-#define STATE_SCHEMA 1
+#define STATE_SCHEMA    1
+#define STATE_MAX_BYTES ((size_t)64 * 1024 * 1024) /* 10,000 parts of each location */
 
 struct publish_state {
 	pthread_mutex_t lock;
-	char *path, *partial, *lock_path;
+	char *path, *lock_path;
 	int lock_fd;
 	json_t *root; /* {"schema", "slots": {KEY: OBJECT}} */
 };
@@ -51,25 +53,34 @@ static int lock_state(struct publish_state *s, struct error *err)
 	return error_code(err, EXIT_HOST);
 }
 
-static int read_state(struct publish_state *s, struct error *err)
+static int parse_state(struct publish_state *s, const char *text, struct error *err)
 {
 	json_error_t why;
-	const json_t *slots;
 
-	if (access(s->path, F_OK) == 0) {
-		s->root = json_load_file(s->path, 0, &why);
-		slots = json_object_get(s->root, "slots");
-		if (!json_is_object(slots) ||
-		    json_integer_value(json_object_get(s->root, "schema")) != STATE_SCHEMA) {
-			error_set(err, "cannot read '%s': %s", s->path,
-			          s->root ? "not of this version" : why.text);
-			error_hint(err, "remove it: what was begun is then sent anew");
-			return error_code(err, EXIT_INPUT);
-		}
+	s->root = json_loads(text, 0, &why);
+	if (json_is_object(json_object_get(s->root, "slots")) &&
+	    json_integer_value(json_object_get(s->root, "schema")) == STATE_SCHEMA)
+		return 0;
+	return error_set(err, "cannot read '%s': %s", s->path,
+	                 s->root ? "not of this version" : why.text);
+}
+
+static int read_state(struct publish_state *s, struct error *err)
+{
+	CLEANUP_CLOSE int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	CLEANUP_FREE char *text = NULL;
+
+	whole_file_sweep(s->path);
+	if (fd < 0 && errno == ENOENT) {
+		s->root = json_pack("{s:i, s:{}}", "schema", STATE_SCHEMA, "slots");
 		return 0;
 	}
-	s->root = json_pack("{s:i, s:{}}", "schema", STATE_SCHEMA, "slots");
-	return 0;
+	if (fd < 0 || fd_read_text(fd, STATE_MAX_BYTES, &text) < 0)
+		error_errno(err, errno, "cannot read '%s'", s->path);
+	else if (parse_state(s, text, err) == 0)
+		return 0;
+	error_hint(err, "remove it: what was begun is then sent anew");
+	return error_code(err, EXIT_INPUT);
 }
 
 int publish_state_open(struct publish_state **ret, const struct publish_image *image,
@@ -79,7 +90,6 @@ int publish_state_open(struct publish_state **ret, const struct publish_image *i
 
 	pthread_mutex_init(&s->lock, NULL);
 	s->path = str_format("%s.publish-state.json", image->path);
-	s->partial = str_format("%s.partial", s->path);
 	s->lock_path = str_format("%s.lock", s->path);
 	s->lock_fd = -1;
 	if (lock_state(s, err) < 0 || read_state(s, err) < 0) {
@@ -104,25 +114,11 @@ void publish_state_close(struct publish_state *s)
 	json_decref(s->root);
 	pthread_mutex_destroy(&s->lock);
 	free(s->path);
-	free(s->partial);
 	free(s->lock_path);
 	free(s);
 }
 
 /* Whole or not at all, and on the disk before the next request goes out. */
-static int write_file(const struct publish_state *s, const char *text, struct error *err)
-{
-	CLEANUP_CLOSE int fd =
-		open(s->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-
-	if (fd < 0 || fd_write_all(fd, text, strlen(text)) < 0 || fsync(fd) < 0 ||
-	    rename(s->partial, s->path) < 0) {
-		error_errno(err, errno, "cannot write '%s'", s->path);
-		return error_code(err, EXIT_HOST);
-	}
-	return 0;
-}
-
 static int write_state(const struct publish_state *s, struct error *err)
 {
 	CLEANUP_FREE char *text = NULL;
@@ -133,7 +129,11 @@ static int write_state(const struct publish_state *s, struct error *err)
 		return error_errno(err, errno, "cannot remove '%s'", s->path);
 	}
 	text = json_dumps(s->root, JSON_INDENT(1));
-	return text ? write_file(s, text, err) : error_set(err, "cannot write '%s'", s->path);
+	if (!text)
+		return error_set(err, "cannot write '%s'", s->path);
+	return whole_file_write_as(s->path, 0600, text, strlen(text), err) < 0
+	               ? error_code(err, EXIT_HOST)
+	               : 0;
 }
 
 json_t *publish_slot(struct publish_job *job)

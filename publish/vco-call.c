@@ -40,6 +40,22 @@ static void take_token(struct publish_job *job, char *token)
 		strv_add(job->secrets, token);
 }
 
+/* One that was good before, in this run, has only run out: a fresh one goes on where it stopped. */
+static int has_ended(const struct publish_job *job, struct error *err)
+{
+	const struct vco *v = job->own;
+
+	error_set(err, "the token has ended%s",
+	          v->accepted ? " on the way"
+	          : v->iam    ? ", or ends within a minute"
+	                      : "");
+	error_hint(err, v->accepted ? "run again with a fresh one: what was sent is not sent "
+	                              "twice; with 'iam_url' in the targets file it is refreshed"
+	                            : "give a fresh one, or 'iam_url' in the targets file, where "
+	                              "it can be refreshed");
+	return error_code(err, v->accepted ? EXIT_PUBLISH : EXIT_USAGE);
+}
+
 static int refresh(struct publish_job *job, struct error *err)
 {
 	const struct vco *v = job->own;
@@ -48,13 +64,6 @@ static int refresh(struct publish_job *job, struct error *err)
 	CLEANUP_FREE char *url = NULL;
 	char *token;
 
-	if (!v->iam) {
-		error_set(err, "the token has ended, or ends within a minute");
-		error_hint(err,
-		           "give a fresh one, or 'iam_url' in the targets file, where it can be "
-		           "refreshed");
-		return error_code(err, EXIT_USAGE);
-	}
 	url = str_format("%s/v1/oauth/jwt/refresh", v->iam);
 	strv_addf(&headers, "Authorization: Bearer %s", v->token);
 
@@ -63,6 +72,10 @@ static int refresh(struct publish_job *job, struct error *err)
 
 	if (http_send(job->http, &request, &reply, NULL, err) < 0)
 		return -1;
+	if (v->accepted && (reply.status == 401 || reply.status == 403)) {
+		has_ended(job, err);
+		return error_prefix(err, "%s: the server says %d", url, reply.status);
+	}
 	if (reply.status != 200)
 		return http_error(job->http, &request, &reply, err);
 	token = vco_read_token(reply.body ? reply.body : "");
@@ -109,29 +122,49 @@ static char *url_of(const struct publish_job *job, const struct vco_call *call)
 	return str_format("%s%s%s%s", v->images, call->path, *query ? "?" : "", query);
 }
 
+/* A minute before its end where that helps; without 'iam_url' it is good to its last second. */
+static int keep_fresh(struct publish_job *job, struct error *err)
+{
+	const struct vco *v = job->own;
+	time_t ends = jwt_expires(v->token), left = ends - time(NULL);
+
+	if (!ends || left >= (v->iam ? REFRESH_BEFORE_S : 1))
+		return 0;
+	return v->iam ? refresh(job, err) : has_ended(job, err);
+}
+
+/* Of a 401, which says that nothing was done: 0 if there is a fresh token for another try. */
+static int after_refusal(struct publish_job *job, struct http_reply *ret, struct error *err)
+{
+	const struct vco *v = job->own;
+	uint64_t sent_bytes = ret->sent_bytes;
+
+	http_reply_free(ret);
+	ret->sent_bytes = sent_bytes;
+	return v->iam ? refresh(job, err) : has_ended(job, err);
+}
+
 int vco_send(struct publish_job *job, const struct vco_call *call, struct http_reply *ret,
              bool *ret_unknown, struct error *err)
 {
-	const struct vco *v = job->own;
+	struct vco *v = job->own;
 	CLEANUP_FREE char *url = url_of(job, call);
-	time_t ends = jwt_expires(v->token);
 	uint64_t sent_bytes;
 	int result;
 
-	if (ends && ends - time(NULL) < REFRESH_BEFORE_S && refresh(job, err) < 0)
+	if (keep_fresh(job, err) < 0 || send_once(job, call, url, ret, ret_unknown, err) < 0)
 		return -1;
-	if (send_once(job, call, url, ret, ret_unknown, err) < 0)
-		return -1;
-	if (ret->status != 401 || !v->iam)
-		return 0;
-	sent_bytes = ret->sent_bytes;
-	http_reply_free(ret);
-	ret->sent_bytes = sent_bytes;
-	if (refresh(job, err) < 0)
-		return -1;
-	result = send_once(job, call, url, ret, ret_unknown, err);
-	ret->sent_bytes += sent_bytes;
-	return result;
+	if (ret->status == 401 && (v->iam || v->accepted)) {
+		if (after_refusal(job, ret, err) < 0)
+			return -1;
+		sent_bytes = ret->sent_bytes;
+		result = send_once(job, call, url, ret, ret_unknown, err);
+		ret->sent_bytes += sent_bytes;
+		if (result < 0)
+			return -1;
+	}
+	v->accepted = v->accepted || http_is_ok(ret);
+	return 0;
 }
 
 int vco_error(struct publish_job *job, const struct vco_call *call, const struct http_reply *reply,

@@ -83,13 +83,13 @@ static int look_for_it(struct publish_job *job, int64_t for_ms, struct error *lo
                        struct error *err)
 {
 	int64_t deadline = clock_ms() + for_ms;
-	enum publish_found found;
+	enum vco_verdict verdict;
 
 	publish_phase(job, "looks what became of it");
 	for (;;) {
-		if (vco_look(job, &found, err) < 0)
+		if (vco_look(job, &verdict, err) < 0)
 			return -1;
-		if (found != FOUND_ABSENT)
+		if (verdict != VCO_ABSENT)
 			return 0; /* what it is, vco_wait() judges */
 		if (clock_ms() >= deadline || !http_pause_ms(job->stop, LOOK_PAUSE_MS))
 			return error_take(err, lost);
@@ -176,15 +176,15 @@ int vco_finish(struct publish_job *job, struct error *err)
 {
 	const struct vco *v = job->own;
 	CLEANUP_STRV struct strv query = {0};
-	enum publish_found found;
+	enum vco_verdict verdict;
 
 	if (vco_is_finished(job))
 		return 0;
 	/* While we sent, another publisher may have been faster: the API refuses no second image.
 	 */
-	if (vco_look(job, &found, err) < 0)
+	if (vco_look(job, &verdict, err) < 0)
 		return -1;
-	if (found != FOUND_ABSENT)
+	if (verdict != VCO_ABSENT)
 		return 0; /* what it is, vco_wait() judges */
 	describe(job, &query);
 	if ((v->by_url ? import(job, &query, err) : finish_upload(job, &query, err)) < 0)

@@ -89,20 +89,55 @@ bool vco_is_tagged(const json_t *image, const char *sha256)
 	return digest && strncasecmp(digest, sha256, strlen(sha256)) == 0;
 }
 
-enum publish_found vco_judge(const json_t *image, const char *boot_type, const char *sha256)
+/* Words of older servers, and what others may be called; see docs/publish.md. */
+static enum vco_verdict judge_status(const char *status, const char *ready_status)
 {
 	static const char *const ready[] = {"CREATED", "AVAILABLE", "ACTIVE", "ENABLED", NULL};
-	static const char *const dead[] = {"DESTROYED", "DELETED", "DISABLED",
-	                                   "ERROR",     "FAILED",  NULL};
+	static const char *const working[] = {"CREATING",   "PENDING",    "QUEUED",
+	                                      "UPLOADING",  "IMPORTING",  "DOWNLOADING",
+	                                      "CONVERTING", "PROCESSING", NULL};
+	const char *const own[] = {ready_status, NULL};
+
+	if (is_one_of(ready, status) || is_one_of(own, status))
+		return VCO_READY;
+	if (is_one_of(working, status))
+		return VCO_WORKING;
+	return status && strcasecmp(status, "DISABLED") == 0 ? VCO_DISABLED : VCO_UNKNOWN;
+}
+
+enum vco_verdict vco_judge(const json_t *image, const char *boot_type, const char *sha256,
+                           const char *ready_status)
+{
+	static const char *const dead[] = {"DESTROYED", "DELETED", "ERROR", "FAILED", NULL};
 	const char *status = json_string_value(json_object_get(image, "status"));
 	const char *boot = json_string_value(json_object_get(image, "boot_type"));
 
 	if (is_one_of(dead, status))
-		return FOUND_ABSENT;
+		return VCO_ABSENT;
 	if ((boot && !str_equal(boot, boot_type)) ||
 	    (tagged_digest(image) && !vco_is_tagged(image, sha256)))
-		return FOUND_DIFFERENT;
-	return is_one_of(ready, status) ? FOUND_SAME : FOUND_BUSY;
+		return VCO_OTHER;
+	return judge_status(status, ready_status);
+}
+
+static bool is_size(uint64_t told, uint64_t bytes)
+{
+	static const uint64_t units[] = {1, 1024ull * 1024, 1024ull * 1024 * 1024};
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (told == bytes / units[i] || told == (bytes + units[i] - 1) / units[i])
+			return true;
+	return false;
+}
+
+int vco_compare_size(const json_t *image, uint64_t file_bytes, uint64_t virtual_bytes)
+{
+	json_int_t told = json_integer_value(json_object_get(image, "size"));
+
+	if (told <= 0) /* also while it is being made */
+		return 0;
+	return is_size((uint64_t)told, file_bytes) || is_size((uint64_t)told, virtual_bytes) ? 1
+	                                                                                     : -1;
 }
 
 /* "12" in "Debian 12", and not in "Debian 12.5" or "Debian 112". */

@@ -11,7 +11,9 @@
 #include "publish/vco.h"
 
 #define READY_TIMEOUT_S 7200
+#define UNKNOWN_PART    12    /* of it for a status that we do not know: ten minutes */
 #define APPEAR_MS       60000 /* an image that was taken shows in the list by then */
+#define STATUS_SHOWN    64
 #define POLL_FIRST_MS   2000
 #define POLL_MAX_MS     30000
 #define DIGITS          12
@@ -22,6 +24,8 @@ static int check_settings(const struct publish_location *w, struct error *err)
 	const char *url = publish_setting(w, "url"), *iam = publish_setting(w, "iam_url");
 	uint64_t number;
 
+	if (json_object_get(w->settings, "ready_status") && !publish_setting(w, "ready_status"))
+		error_set(err, "'ready_status' must be one word, as the API tells it");
 	if (!url || !vco_is_safe_url(url) || !publish_setting(w, "customer"))
 		error_set(err, "'url' must be the https address of the API, up to '/api/1', and "
 		               "'customer' a text");
@@ -79,6 +83,7 @@ static void vco_end(struct publish_job *job)
 	free(v->images);
 	free(v->name);
 	free(v->tags);
+	free(v->status);
 	free(STEAL(job->own));
 }
 
@@ -112,33 +117,74 @@ void vco_take_id(struct publish_job *job, json_int_t id)
 	job->ref = str_format("%s/%lld", job->where->location, (long long)id);
 }
 
-/* Of several images of one name the best counts. */
-static int rank(enum publish_found found)
+static int compare_size(const struct publish_job *job, const json_t *image)
 {
-	return found == FOUND_SAME ? 3 : found == FOUND_BUSY ? 2 : found == FOUND_DIFFERENT ? 1 : 0;
+	return vco_compare_size(image, job->image->size_bytes, job->image->virtual_bytes);
 }
 
-static void take_verdict(struct publish_job *job, const json_t *image, json_int_t id,
-                         enum publish_found *ret)
+/* The platform compares the MD5 that we send. One that others made under our name, without our tag,
+ * has that name for a proof alone, and its size where that is told. */
+static bool is_by_name(struct publish_job *job, const json_t *image)
 {
-	enum publish_found found = vco_judge(image, job->boot_type, job->image->sha256);
+	return !vco_is_tagged(image, job->image->sha256) && !vco_is_finished(job);
+}
 
-	if (rank(found) <= rank(*ret))
+static enum vco_verdict judge(struct publish_job *job, const json_t *image)
+{
+	enum vco_verdict verdict = vco_judge(image, job->boot_type, job->image->sha256,
+	                                     publish_setting(job->where, "ready_status"));
+
+	return verdict == VCO_READY && is_by_name(job, image) && compare_size(job, image) < 0
+	               ? VCO_OTHER
+	               : verdict;
+}
+
+/* Whoever reads the record later shall know how little an image was taken for. Once. */
+static void note_how(struct publish_job *job, const json_t *image)
+{
+	struct vco *v = job->own;
+	bool by_name = is_by_name(job, image);
+	bool no_boot_type = !json_string_value(json_object_get(image, "boot_type"));
+
+	if (v->noted || (!by_name && !no_boot_type))
 		return;
-	*ret = found;
+	v->noted = true;
+	if (by_name)
+		log_note(job->log,
+		         "%s: image %s has no tag of gpuimg: it is taken for this one by its %s",
+		         job->where->location, job->ref, job->verified);
+	if (no_boot_type)
+		log_note(
+			job->log,
+			"%s: the platform does not tell the boot type of image %s: see that it is %s",
+			job->where->location, job->ref, job->boot_type);
+}
+
+/* Of several images of one name the best counts. */
+static void take_verdict(struct publish_job *job, const json_t *image, json_int_t id,
+                         enum vco_verdict *ret)
+{
+	struct vco *v = job->own;
+	enum vco_verdict verdict = judge(job, image);
+	const char *status = json_string_value(json_object_get(image, "status"));
+
+	if (verdict <= *ret)
+		return;
+	*ret = verdict;
 	vco_take_id(job, id);
+	free(v->status);
+	v->status = status ? str_printable(status, STATUS_SHOWN) : NULL;
 	free(STEAL(job->verified));
-	/* The platform compares the MD5 that we send. One that others made under our name, without
-	 * our tag, has that name for a proof alone. */
-	if (found == FOUND_SAME)
-		job->verified =
-			str_copy(vco_is_tagged(image, job->image->sha256) || vco_is_finished(job)
-		                         ? "server-md5"
-		                         : "name");
+	if (verdict != VCO_READY)
+		return;
+	job->verified = str_copy(!is_by_name(job, image)        ? "server-md5"
+	                         : compare_size(job, image) > 0 ? "name and size"
+	                                                        : "name");
+	note_how(job, image);
 }
 
 /* The list tells no boot type, so each image of this name is asked for. */
-static int look_at(struct publish_job *job, const json_t *item, enum publish_found *ret,
+static int look_at(struct publish_job *job, const json_t *item, enum vco_verdict *ret,
                    struct error *err)
 {
 	const struct vco *v = job->own;
@@ -157,7 +203,7 @@ static int look_at(struct publish_job *job, const json_t *item, enum publish_fou
 	return 0;
 }
 
-int vco_look(struct publish_job *job, enum publish_found *ret, struct error *err)
+int vco_look(struct publish_job *job, enum vco_verdict *ret, struct error *err)
 {
 	const struct vco *v = job->own;
 	const struct vco_call call = {.method = "GET", .path = "", .idempotent = true};
@@ -166,7 +212,7 @@ int vco_look(struct publish_job *job, enum publish_found *ret, struct error *err
 	size_t i;
 	int result = 0;
 
-	*ret = FOUND_ABSENT;
+	*ret = VCO_ABSENT;
 	if (vco_json(job, &call, &reply, err) < 0)
 		return -1;
 	list = json_object_get(reply, "result");
@@ -174,7 +220,7 @@ int vco_look(struct publish_job *job, enum publish_found *ret, struct error *err
 		result = error_set(err, "'%s' gave no list of images", v->images);
 	json_array_foreach(list, i, item)
 	{
-		if (result == 0 && *ret != FOUND_SAME)
+		if (result == 0 && *ret != VCO_READY)
 			result = look_at(job, item, ret, err);
 	}
 	json_decref(reply);
@@ -182,23 +228,53 @@ int vco_look(struct publish_job *job, enum publish_found *ret, struct error *err
 }
 
 /* Nothing changes a boot type later, and nothing of others is deleted, --replace or not. */
+static int is_other(const struct publish_job *job, struct error *err)
+{
+	const struct vco *v = job->own;
+
+	error_set(err,
+	          "image '%s', named '%s', has another boot type than %s or other content, "
+	          "which cannot be changed",
+	          job->ref, v->name, job->boot_type);
+	error_hint(err, "publish it under another name or version");
+	return error_code(err, EXIT_INPUT);
+}
+
+/* It is there: a second one of its name would be in the way once somebody enables this one. */
+static int is_disabled(const struct publish_job *job, struct error *err)
+{
+	const struct vco *v = job->own;
+
+	error_set(err, "image %s, named '%s', is there and disabled", job->ref, v->name);
+	error_hint(err, "have it enabled there, or delete it, and run again: nothing that was sent "
+	                "is sent twice");
+	return error_code(err, EXIT_INPUT);
+}
+
 static int vco_probe(struct publish_job *job, enum publish_found *ret, struct error *err)
 {
 	struct vco *v = job->own;
+	enum vco_verdict verdict;
 
-	if (vco_look(job, ret, err) < 0)
+	if (vco_look(job, &verdict, err) < 0)
 		return -1;
-	if (*ret == FOUND_DIFFERENT) {
-		error_set(err,
-		          "image '%s', named '%s', has another boot type than %s or other content, "
-		          "which cannot be changed",
-		          job->ref, v->name, job->boot_type);
-		error_hint(err, "publish it under another name or version");
-		return error_code(err, EXIT_INPUT);
+	v->seen = verdict != VCO_ABSENT;
+	switch (verdict) {
+	case VCO_OTHER:
+		return is_other(job, err);
+	case VCO_DISABLED:
+		return is_disabled(job, err);
+	case VCO_UNKNOWN:
+	case VCO_WORKING:
+		*ret = FOUND_BUSY;
+		return 0;
+	case VCO_READY:
+		*ret = FOUND_SAME;
+		return 0;
+	case VCO_ABSENT:
+		break;
 	}
-	v->seen = *ret != FOUND_ABSENT;
-	if (*ret == FOUND_ABSENT && publish_was_begun(job))
-		*ret = FOUND_PARTIAL;
+	*ret = publish_was_begun(job) ? FOUND_PARTIAL : FOUND_ABSENT;
 	return 0;
 }
 
@@ -224,46 +300,114 @@ static int not_as_sent(struct publish_job *job, struct error *err)
 	return error_code(err, EXIT_PROOF);
 }
 
-static int not_ready(const struct publish_job *job, struct error *err)
+static const char *status_of(const struct publish_job *job)
 {
-	error_set(err, "image %s is not ready yet", job->ref ? job->ref : "");
+	const struct vco *v = job->own;
+
+	return v->status ? v->status : "(none)";
+}
+
+static int not_ready(const struct publish_job *job, enum vco_verdict verdict, struct error *err)
+{
+	const struct vco *v = job->own;
+
+	if (!job->ref)
+		error_set(err, "the image does not show in the platform's list yet");
+	else
+		error_set(err, "image %s is not ready yet: its status is '%s'%s", job->ref,
+		          status_of(job),
+		          verdict == VCO_UNKNOWN ? ", which gpuimg does not know" : "");
+	if (verdict == VCO_UNKNOWN && v->status)
+		error_hint(err,
+		           "if VMs can be made of it, say 'ready_status: %s' in the targets file; "
+		           "else run again to wait for it: nothing is sent twice",
+		           v->status);
 	error_hint(err, "run again to wait for it; nothing is sent twice");
 	return error_code(err, EXIT_PUBLISH);
 }
 
-static int vco_wait(struct publish_job *job, struct error *err)
+struct waiting {
+	int64_t began_ms, since_ms; /* since_ms: it has this status */
+	char *status;               /* that was told last */
+};
+
+/* Every status once, and one that may never end as a warning: a wait of hours is not silent. */
+static void tell_status(struct publish_job *job, struct waiting *w, enum vco_verdict verdict)
 {
-	const struct vco *v = job->own;
-	int64_t began = clock_ms();
+	CLEANUP_FREE char *phase = NULL;
+
+	if (verdict == VCO_ABSENT || str_equal(w->status, status_of(job)))
+		return;
+	free(w->status);
+	w->status = str_copy(status_of(job));
+	w->since_ms = clock_ms();
+	phase = str_format("waits for the server, status '%s'", w->status);
+	publish_phase(job, phase);
+	if (verdict == VCO_UNKNOWN)
+		log_warn(job->log,
+		         "%s: image %s has the status '%s', which gpuimg does not know: waits for "
+		         "another one",
+		         job->where->location, job->ref, w->status);
+}
+
+/* One that we know to pass is waited for; one that may be what a ready image is called here is not
+ * for hours: running again waits on. */
+static bool is_over(const struct publish_job *job, const struct waiting *w,
+                    enum vco_verdict verdict)
+{
 	int64_t limit =
 		(int64_t)publish_number(job->where, "ready_timeout", READY_TIMEOUT_S) * 1000;
-	unsigned pause = POLL_FIRST_MS;
-	enum publish_found found;
+	int64_t now = clock_ms();
 
-	for (;;) {
-		if (vco_look(job, &found, err) < 0)
-			return -1;
-		if (found == FOUND_SAME)
-			return 0;
-		if (found == FOUND_DIFFERENT)
-			return not_as_sent(job, err);
-		if (found == FOUND_ABSENT && (v->seen || clock_ms() - began > APPEAR_MS))
-			return dropped(job, err);
-		if (clock_ms() - began > limit || !http_pause_ms(job->stop, pause))
-			return not_ready(job, err);
+	return now - w->began_ms > limit ||
+	       (verdict == VCO_UNKNOWN && now - w->since_ms > limit / UNKNOWN_PART);
+}
+
+/* 1: it is ready; 0: look again later. */
+static int judge_wait(struct publish_job *job, struct waiting *w, struct error *err)
+{
+	const struct vco *v = job->own;
+	enum vco_verdict verdict;
+
+	if (vco_look(job, &verdict, err) < 0)
+		return -1;
+	if (verdict == VCO_READY)
+		return 1;
+	if (verdict == VCO_OTHER)
+		return not_as_sent(job, err);
+	if (verdict == VCO_DISABLED)
+		return is_disabled(job, err);
+	if (verdict == VCO_ABSENT && (v->seen || clock_ms() - w->began_ms > APPEAR_MS))
+		return dropped(job, err);
+	tell_status(job, w, verdict);
+	return is_over(job, w, verdict) ? not_ready(job, verdict, err) : 0;
+}
+
+static int vco_wait(struct publish_job *job, struct error *err)
+{
+	struct waiting w = {.began_ms = clock_ms()};
+	unsigned pause = POLL_FIRST_MS;
+	int result;
+
+	while ((result = judge_wait(job, &w, err)) == 0 && http_pause_ms(job->stop, pause))
 		pause = pause * 2 < POLL_MAX_MS ? pause * 2 : POLL_MAX_MS;
-	}
+	free(w.status);
+	if (result == 0)
+		return not_ready(job, VCO_WORKING, err); /* stopped */
+	return result < 0 ? -1 : 0;
 }
 
 /* There is no way to read an image back; its MD5 was given, and the platform compares it. */
 static int vco_verify(struct publish_job *job, enum publish_verify how, struct error *err)
 {
-	enum publish_found found;
+	enum vco_verdict verdict;
 
 	(void)how;
-	if (vco_look(job, &found, err) < 0)
+	if (vco_look(job, &verdict, err) < 0)
 		return -1;
-	return found == FOUND_SAME ? 0 : not_as_sent(job, err);
+	if (verdict == VCO_DISABLED)
+		return is_disabled(job, err);
+	return verdict == VCO_READY ? 0 : not_as_sent(job, err);
 }
 
 /* The API lists no uploads and ends none: only our own state knows of one. */
@@ -279,9 +423,9 @@ static int vco_leftovers(struct publish_job *job, bool remove, struct strv *ret,
 	return 0;
 }
 
-static const char *const keys[] = {
-	"!url",           "!customer", "location",   "iam_url",       "os_name", "memory",
-	"boot_disk_size", "tags",      "source_url", "ready_timeout", NULL};
+static const char *const keys[] = {"!url",       "!customer",     "location",       "iam_url",
+                                   "os_name",    "memory",        "boot_disk_size", "tags",
+                                   "source_url", "ready_timeout", "ready_status",   NULL};
 static const char *const secret_keys[] = {"token", NULL};
 
 const struct publish_backend publish_vco = {

@@ -12,8 +12,21 @@ struct vco {
 	char *token;  /* the JWT */
 	char *name;   /* NAME-VERSION-SHA12 */
 	char *tags;
-	bool by_url; /* the platform fetches it from 'source_url' */
-	bool seen;   /* an image of ours was there, or its id was told */
+	bool by_url;   /* the platform fetches it from 'source_url' */
+	bool seen;     /* an image of ours was there, or its id was told */
+	bool accepted; /* the token was good for a call of this run */
+	bool noted;    /* on what little the image was taken for ours was told */
+	char *status;  /* of the image that vco_look() found; NULL: none was told */
+};
+
+/* What an image's record says of it; of several the last one here counts. */
+enum vco_verdict {
+	VCO_ABSENT,   /* failed, or deleted: no more than if it were not there */
+	VCO_OTHER,    /* another boot type or content */
+	VCO_DISABLED, /* ours, and somebody keeps it from being used */
+	VCO_UNKNOWN,  /* ours, in a state that we know nothing of */
+	VCO_WORKING,
+	VCO_READY,
 };
 
 /* One call below 'images'. path and query are escaped already; may be "" and NULL. */
@@ -28,7 +41,8 @@ struct vco_call {
 	unsigned reply_timeout_s;
 	const char *url; /* another address of the API than below 'images'; else NULL */
 };
-/* 0: a reply, of whatever status; a token that ends soon, or was refused, is refreshed once. */
+/* 0: a reply, of whatever status; a token that ends soon, or was refused, is refreshed once.
+ * EXIT_PUBLISH: it was good in this run and has run out, EXIT_USAGE: it never was. */
 int vco_send(struct publish_job *job, const struct vco_call *call, struct http_reply *ret,
              bool *ret_unknown, struct error *err);
 /* The same with the reply as JSON (json_decref); another status than 2xx is an error. */
@@ -45,9 +59,12 @@ bool vco_is_safe_url(const char *url);
 char *vco_read_token(const char *body);
 /* A part's ETag, without quotes. Owned by the caller; NULL: there is none. */
 char *vco_read_etag(const struct http_reply *reply);
-/* What an image's record says: FOUND_SAME, _BUSY, _DIFFERENT or _ABSENT (a failed or deleted one).
- */
-enum publish_found vco_judge(const json_t *image, const char *boot_type, const char *sha256);
+/* ready_status: one more word for a ready image; NULL: none. */
+enum vco_verdict vco_judge(const json_t *image, const char *boot_type, const char *sha256,
+                           const char *ready_status);
+/* Whether the size that the platform tells can be that of this image: its file's or its disk's, in
+ * bytes, MiB or GiB, since no description says which. 1: it can, 0: none is told, -1: it cannot. */
+int vco_compare_size(const json_t *image, uint64_t file_bytes, uint64_t virtual_bytes);
 /* Whether its tags name this content. */
 bool vco_is_tagged(const json_t *image, const char *sha256);
 /* The platform's own name of an operating system from its list, "Linux - other" if it has none.
@@ -63,7 +80,7 @@ int vco_send_parts(struct publish_job *job, struct error *err);
 int vco_finish(struct publish_job *job, struct error *err);
 bool vco_is_finished(struct publish_job *job);
 /* vco.c: looks for the image by its name. */
-int vco_look(struct publish_job *job, enum publish_found *ret, struct error *err);
+int vco_look(struct publish_job *job, enum vco_verdict *ret, struct error *err);
 void vco_take_id(struct publish_job *job, json_int_t id);
 
 #endif

@@ -43,6 +43,54 @@ publish_other() {
 	publish_image "$other" "$1"
 }
 
+# publish_big: $IMAGE becomes a qcow2 of 10 GB, nearly all of it a hole, so the disk needs room for
+# what the target stores alone; 20 GB stay free. Skips where nobody wants to wait for minutes.
+publish_big() {
+	local free
+	[ -n "${GPUIMG_TEST_BIG:-}" ] || skip "GPUIMG_TEST_BIG is not set: 10 GB are stored, for minutes"
+	free=$(df --output=avail -B1G "$BATS_TEST_TMPDIR" | tail -n 1)
+	[ "$free" -ge 32 ] || skip "'$BATS_TEST_TMPDIR' has only $free GB free"
+	truncate -s 9600M "$IMAGE.raw"
+	echo 'start=2048, bootable' | sfdisk -q "$IMAGE.raw"
+	qemu-img convert -q -O qcow2 -o preallocation=metadata "$IMAGE.raw" "$IMAGE"
+	rm "$IMAGE.raw"
+	SIZE=$(stat -c %s "$IMAGE")
+	[ "$SIZE" -gt 10000000000 ]
+	[ "$(stat -c %b "$IMAGE")" -lt 200000 ] # of 512 bytes
+	rm -f "${IMAGE%.qcow2}.manifest.json" # another one would need a digest more
+}
+
+# same_ends FILE FILE: as long as each other, with the same 64 MiB at the begin and at the end. The rest
+# is digested by who stored it.
+same_ends() {
+	local size
+	size=$(stat -c %s "$1")
+	[ "$(stat -c %s "$2")" -eq "$size" ] && cmp -n 67108864 "$1" "$2" &&
+		cmp -i $((size - 67108864)) "$1" "$2"
+}
+
+# publish_watched LOCATION VERIFIED: $IMAGE of publish_big as version 1.0, and the most memory that the
+# worker had, which is told.
+publish_watched() {
+	local worker='' value hwm_kib=0 code=0 began=$SECONDS
+	publish_background "$IMAGE" --image-version=1.0
+	while kill -0 "$publisher" 2>/dev/null; do
+		[ -n "$worker" ] || worker=$(cat "/proc/$publisher/task/$publisher/children" 2>/dev/null || true)
+		value=$(awk '/^VmHWM/ { print $2 }' "/proc/${worker%% *}/status" 2>/dev/null || true)
+		hwm_kib=${value:-$hwm_kib}
+		sleep 0.2
+	done
+	wait "$publisher" || code=$?
+	echo "# $1: 10 GB in $((SECONDS - began)) s, at most $hwm_kib KiB of memory" >&3
+	[ "$code" -eq 0 ] || {
+		cat "$BATS_TEST_TMPDIR/background"
+		return 1
+	}
+	expect_value "$IMAGE" "$1" bytes_sent "$SIZE"
+	expect_value "$IMAGE" "$1" verified "$2"
+	[ "$hwm_kib" -gt 0 ] && [ "$hwm_kib" -lt 65536 ]
+}
+
 # publish IMAGE OPTION...: run_split with the targets file of this test.
 publish() {
 	run_split "$GPUIMG" publish -t "$TARGETS" "$@"
@@ -73,6 +121,62 @@ publish_killed() {
 	gate_drop
 }
 
+# publish_two: two publishers of different images at once, $other as version 2.0 and $IMAGE as 1.0;
+# both end well.
+publish_two() {
+	publish_other 4
+	publish_background "$other" --image-version=2.0
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	wait "$publisher"
+}
+
+# publish_overtaken TARGETS VERSION COMMAND...: the worst order: $other's index waits at the gate
+# while $IMAGE as 1.0 is published by TARGETS, which goes around it; COMMAND says that its index is
+# there. $first and $second are their exit codes.
+publish_overtaken() {
+	local by=$1 version=$2 one two
+	shift 2
+	publish_other 4
+	gate_rule line '^PUT .*index.json'
+	publish_background "$other" --image-version="$version"
+	one=$publisher
+	gate_wait
+	"$GPUIMG" publish -t "$by" "$IMAGE" --image-version=1.0 \
+		>"$BATS_TEST_TMPDIR/direct" 2>&1 3>&- </dev/null &
+	two=$!
+	wait_until 10 "$@"
+	gate_open
+	first=0 second=0
+	wait "$one" || first=$?
+	wait "$two" || second=$?
+}
+
+# publish_changed BYTES OFFSET: $IMAGE is changed at OFFSET when BYTES of it went through the gate,
+# and the run ends as it shall then.
+publish_changed() {
+	local code=0
+	gate_rule bytes "$1"
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	printf 'XXXX' | dd of="$IMAGE" bs=1 seek="$2" conv=notrunc status=none
+	gate_open
+	wait "$publisher" || code=$?
+	[ "$code" -eq 4 ] || {
+		cat "$BATS_TEST_TMPDIR/background"
+		return 1
+	}
+	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "changed"
+}
+
+# publish_copy: $copy, the same image and manifest as $IMAGE, for a second publisher of it.
+publish_copy() {
+	copy=$BATS_TEST_TMPDIR/copy/${IMAGE##*/}
+	mkdir "${copy%/*}"
+	cp "$IMAGE" "$copy"
+	cp "${IMAGE%.qcow2}.manifest.json" "${copy%.qcow2}.manifest.json"
+}
+
 # record_value IMAGE LOCATION KEY: of <name>.published.json; LOCATION as target/location.
 record_value() {
 	python3 - "${1%.qcow2}.published.json" "$2" "$3" <<-'PYTHON'
@@ -93,19 +197,51 @@ expect_value() { # IMAGE LOCATION KEY WANTED
 	}
 }
 
-# no_secrets FILE_OR_DIR...: none of the tests' secrets is in these, in the last run's output, or
-# in what the background run wrote.
+# secret_forms: of secrets on stdin, one a line, every form in which one may get out, one a line:
+# itself, each part of a token, percent-encoded, and in base64 at every offset, so that it is found
+# alone and behind any user of a Basic pair.
+secret_forms() {
+	python3 -c '
+import base64, sys, urllib.parse
+for secret in sys.stdin.read().split("\n"):
+    parts = [part for part in secret.split(".") if len(part) > 7]
+    forms = {secret, urllib.parse.quote(secret, safe="")} | set(parts)
+    for skip in range(3):
+        raw = bytes(skip) + secret.encode()
+        for encode in base64.b64encode, base64.urlsafe_b64encode:
+            text = encode(raw).decode().rstrip("=")
+            forms.add(text[(0, 2, 3)[skip]:len(text) - (len(raw) % 3 != 0)])
+    if secret:
+        print(*sorted(forms), sep="\n")
+'
+}
+
+# nowhere FILE_OR_DIR...: none of the texts on stdin, one a line, is in these.
+nowhere() {
+	local texts
+	texts=$(cat)
+	[ -n "$texts" ] || {
+		echo "nothing to look for"
+		return 1
+	}
+	if grep -r -F -l -f <(echo "$texts") -- "$@"; then
+		echo "one of these is there:"
+		echo "$texts"
+		return 1
+	fi
+}
+
+# no_secrets FILE_OR_DIR...: none of the tests' secrets, which all begin with 's3cret', is in these,
+# in the last run's output, or in what the background run wrote; nor a signature or Keystone's token.
 no_secrets() {
-	local secret places=("$@") place
+	local places=("$@") place
 	for place in "$BATS_TEST_TMPDIR/out" "$BATS_TEST_TMPDIR/err" "$BATS_TEST_TMPDIR/background"; do
 		[ ! -e "$place" ] || places+=("$place")
 	done
-	for secret in s3cret "$(printf 'alice:s3cret-password' | base64)" X-Amz-Signature 'Signature='; do
-		if grep -r -F -l -- "$secret" "${places[@]}"; then
-			echo "the secret '$secret' is there"
-			return 1
-		fi
-	done
+	{
+		echo s3cret | secret_forms
+		printf '%s\n' X-Amz-Signature 'Signature=' gAAAAA
+	} | nowhere "${places[@]}"
 }
 
 # publish_row BACKEND SERVER PUBLISH AGAIN KILLED WRONG VERIFIED: one row of docs/publish.md's

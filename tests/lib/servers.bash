@@ -77,17 +77,17 @@ server_htpasswd() {
 	echo "alice:$(openssl passwd -apr1 s3cret-password)"
 }
 
-# start_gate NAME PORT: exports GATE_PORT and GATE, see tests/lib/gate.py.
+# start_gate NAME PORT: exports GATE_PORT and GATE, see tests/publish/gate.py.
 start_gate() {
 	GATE=$SERVERS/gate-$1
 	mkdir -p "$GATE"
-	server_run "gate-$1" python3 "$REPO/tests/lib/gate.py" "$2" "$GATE"
+	server_run "gate-$1" python3 "$REPO/tests/publish/gate.py" "$2" "$GATE"
 	server_file "$GATE/port"
 	GATE_PORT=$(cat "$GATE/port")
 	export GATE GATE_PORT
 }
 
-gate_rule() { # "bytes N" or "line REGEX"
+gate_rule() { # "bytes N", "line REGEX"…
 	rm -f "$GATE/held" "$GATE/drop"
 	echo "$*" >"$GATE/rule.new"
 	mv "$GATE/rule.new" "$GATE/rule"
@@ -157,13 +157,16 @@ oci_token_server() {
 	server_file "$dir/port"
 }
 
-# oci_slow DIR NAME BYTES_PER_SECOND [TEXT]: a slow way to DIR's registry; prints its port.
-oci_slow() {
-	local file=$1/slow-$2
-	rm -f "$file" "$file.held"
-	server_run "slow-$2" python3 "$REPO/tests/publish/slow-proxy.py" "$file" "$(cat "$1/port")" "${@:3}"
-	server_file "$file"
-	cat "$file"
+# oci_gate DIR BYTES_PER_SECOND [RULE...]: a gate before DIR's registry, 0: as fast as can be; prints
+# its port. DIR/gate is its directory. What an earlier one holds stays held.
+oci_gate() {
+	local dir
+	dir=$(mktemp -d "$1/gate-XXXXXX")
+	ln -sfn "$dir" "$1/gate"
+	[ $# -le 2 ] || echo "${*:3}" >"$dir/rule"
+	server_run "${dir##*/}" python3 "$REPO/tests/publish/gate.py" "$(cat "$1/port")" "$dir" "$2"
+	server_file "$dir/port"
+	cat "$dir/port"
 }
 
 # Requests that write, as the registry's access log has them.
@@ -402,7 +405,8 @@ keystone_manage() {
 		>>"$SERVERS/keystone-manage.log" 2>&1
 }
 
-# A second one on the same database gives tokens that live for 8 seconds.
+# A second one on the same database gives tokens that live for 15 seconds: on a busy host three requests
+# with one need several.
 start_keystone() {
 	local dir=$SERVERS/keystone url
 	KEYSTONE_PORT=$(free_port)
@@ -411,7 +415,7 @@ start_keystone() {
 	mkdir -p "$dir"
 	mkdir -m 700 "$dir/fernet" "$dir/credential"
 	keystone_conf keystone.log 3600 >"$dir/keystone.conf"
-	keystone_conf short.log 8 >"$dir/short.conf"
+	keystone_conf short.log 15 >"$dir/short.conf"
 	keystone_manage db_sync
 	keystone_manage fernet_setup --keystone-user "$(id -un)" --keystone-group "$(id -gn)"
 	keystone_manage credential_setup --keystone-user "$(id -un)" --keystone-group "$(id -gn)"

@@ -109,15 +109,100 @@ tree_of() {
 }
 
 @test "two publishers of different images at once both get into the index" {
-	local other first
-	publish_other 8
-	publish_background "$other" --image-version=2.0
-	first=$publisher
-	publish "$IMAGE" --image-version=1.0
-	expect_status 0
-	wait "$first"
+	publish_two
 	[ "$(jq -r '.versions | keys | join(" ")' "$ROOT/node/index.json")" = "1.0 2.0" ]
 	cmp "$other" "$ROOT/node/2.0/$(sha256_of "$other")/node.qcow2"
+}
+
+@test "of two publishers of one image the second one is told, and finds all when the first is done" {
+	mkdir -p "$(dirname "$STORED")"
+	exec 9>"$STORED.part"
+	flock 9
+	publish "$IMAGE" --image-version=1.0 9>&-
+	exec 9>&-
+	expect_status 7
+	expect_in "$out" "another publisher writes '$STORED.part' now"
+	[ ! -s "$STORED.part" ]
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	cmp "$IMAGE" "$STORED"
+}
+
+# What both do really at the same time; which of them is first is not known.
+@test "two publishers of one image at once: each ends well or can be run again, and one file is there" {
+	local code=0
+	publish_copy
+	publish_background "$copy" --image-version=1.0
+	publish "$IMAGE" --image-version=1.0
+	wait "$publisher" || code=$?
+	[[ "$status $code" =~ ^(0\ 0|0\ 7|7\ 0)$ ]]
+	cmp "$IMAGE" "$STORED"
+	[ ! -e "$STORED.part" ]
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	publish "$copy" --image-version=1.0
+	expect_status 0
+	expect_value "$copy" share/default result unchanged
+}
+
+@test "of two images under one version the later one is refused, under the lock too" {
+	local lock=$ROOT/node/.gpuimg-index.lock code=0
+	publish_other 4
+	mkdir -p "$ROOT/node"
+	exec 9>"$lock"
+	flock 9
+	publish_background "$IMAGE" --image-version=1.0 9>&-
+	wait_until 10 test -e "$(dirname "$STORED")/SHA256SUMS"
+	# the other one's index, written by whoever has the lock
+	printf '{"schema": 1, "versions": {"1.0": {"sha256": "%s"}}}\n' "$(sha256_of "$other")" >"$ROOT/node/index.json"
+	exec 9>&-
+	wait "$publisher" || code=$?
+	[ "$code" -eq 4 ]
+	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "another publisher has just put version '1.0'"
+	[ "$(jq -r '.versions["1.0"].sha256' "$ROOT/node/index.json")" = "$(sha256_of "$other")" ]
+}
+
+@test "a run that waits for the index ends at once by a signal, and when another location fails it" {
+	local began code=0
+	mkdir -p "$ROOT/node"
+	exec 9>"$ROOT/node/.gpuimg-index.lock"
+	flock 9
+	publish_background "$IMAGE" --image-version=1.0 9>&-
+	wait_until 10 test -e "$(dirname "$STORED")/SHA256SUMS"
+	sleep 0.5
+	began=$SECONDS
+	kill "$publisher"
+	wait "$publisher" || code=$?
+	[ "$code" -eq 143 ]
+	[ $((SECONDS - began)) -lt 5 ]
+	# the other location fails while this one waits
+	cat >"$TARGETS" <<-YAML
+		targets:
+		  share: {type: dir, path: $ROOT}
+		  web: {type: http, url: "http://127.0.0.1:9/", move: false}
+	YAML
+	began=$SECONDS
+	publish "$IMAGE" --image-version=1.0 --fail-fast --tries=3 9>&-
+	exec 9>&-
+	expect_status 7
+	expect_value "$IMAGE" share/default result failed
+	expect_in "$out" "stopped"
+	[ $((SECONDS - began)) -lt 20 ]
+	publish "$IMAGE" --image-version=1.0 --only=share
+	expect_status 0
+	expect_value "$IMAGE" share/default bytes_sent 0
+}
+
+@test "an index or sums that are too large are told, and never cut" {
+	publish "$IMAGE" --image-version=1.0
+	truncate -s 5M "$ROOT/node/index.json"
+	publish "$IMAGE" --image-version=1.0
+	expect_status 4
+	expect_in "$out" "cannot read '$ROOT/node/index.json': File too large"
+	truncate -s 17M "$(dirname "$IMAGE")/SHA256SUMS"
+	publish "$IMAGE" --image-version=1.0
+	expect_status 4
+	expect_in "$err" "SHA256SUMS': File too large"
 }
 
 @test "other content under the same version is refused, and put there with --replace" {
@@ -248,4 +333,11 @@ tree_of() {
 	expect_status 3
 	expect_in "$err" "another gpuimg"
 	[ -z "$(ls -A "$ROOT")" ]
+}
+
+@test "an image of 10 GB, mostly zeros, is stored and read back in little memory" {
+	publish_big
+	publish_watched share/default "read back"
+	same_ends "$IMAGE" "$ROOT/node/1.0"/*/node.qcow2
+	rm -r "$ROOT"
 }

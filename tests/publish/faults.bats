@@ -678,6 +678,38 @@ check_endless() { # BACKEND
 	expect_not_in "$out" $'\033'
 }
 
+@test "web: credentials that run out on the way end with 7, and fresh ones send nothing twice" {
+	use web
+	mock_faults fault '[{"on": "^MOVE ", "do": "status", "status": 401}]'
+	go
+	expect_status 7
+	expect_in "$out" "run again with fresh ones"
+	go
+	expect_status 0
+	expect_sent 0
+	[ "$(stored "/web/$DIR/node.qcow2")" = "$SUM" ]
+}
+
+@test "registry: a token that runs out on the way ends with 7, and a fresh one goes on" {
+	local first
+	first=$(curl -s -u "alice:$FAULT_PASSWORD" "http://127.0.0.1:$FAULT_PORT/token" | jq -r .token)
+	use oci "token: {env: FAULT_TOKEN}" "chunk_bytes: 8M"
+	sed -i '/user:\|password:/d' "$TARGETS"
+	mock_faults fault '[{"on": "^PATCH .*blobs/uploads/", "do": "status", "status": 401, "skip": 1, "times": 9,
+		"headers": {"WWW-Authenticate": "Bearer realm=\"http://127.0.0.1/token\""}}]'
+	FAULT_TOKEN=$first go
+	expect_status 7
+	expect_in "$out" "run again with fresh ones"
+	mock_no_faults fault
+	FAULT_TOKEN=$first go
+	expect_status 0
+	expect_value "$IMAGE" t/default resumed_from $((8 * 1024 * 1024))
+	# one that was never good is wrong
+	VERSION=${VERSION}b
+	FAULT_TOKEN=s3cret-never go --replace
+	expect_status 2
+}
+
 @test "the search for secrets finds each form of one" {
 	local place=$BATS_TEST_TMPDIR/leak form
 	for form in "$FAULT_PASSWORD" "$(printf 'alice:%s' "$FAULT_PASSWORD" | base64)" \

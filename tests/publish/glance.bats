@@ -273,7 +273,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 	gate_rule bytes 5000000
 	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
-	sleep 10
+	sleep 17
 	gate_open
 	wait "$publisher"
 	expect_stored "$IMAGE" "$(glance_id_of "$IMAGE")"
@@ -300,9 +300,7 @@ expect_stored() { # IMAGE ID: downloaded by curl it is the same
 
 # $first has sent a part of its bytes; $second, of the copy, meets its unfinished image.
 two_publishers() {
-	copy=$BATS_TEST_TMPDIR/copy/$NAME.qcow2
-	mkdir "${copy%/*}"
-	cp "$BATS_TEST_TMPDIR/image/$NAME".* "${copy%/*}/"
+	publish_copy
 	write_targets Gated
 	gate_rule bytes 5000000
 	publish_background "$IMAGE" --image-version=1.0
@@ -349,6 +347,22 @@ two_publishers() {
 	glance_image "$other" | jq -e --arg name "$NAME-1.0.replaced-${other%%-*}" '.name == $name'
 }
 
+@test "a name that somebody else takes in the same moment is given back" {
+	local code=0
+	write_targets Gated
+	gate_rule line '^PATCH '
+	publish_background "$IMAGE" --image-version=1.0
+	gate_wait
+	other=$(glance_curl POST /images -H 'Content-Type: application/json' \
+		-d '{"name": "'"$NAME"'-1.0"}' | jq -r .id)
+	gate_open
+	wait "$publisher" || code=$?
+	[ "$code" -eq 4 ]
+	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "the image stays unnamed: another image is named '$NAME-1.0': $other"
+	[ "$(glance_named "$NAME-1.0")" -eq 1 ]
+	[ "$(glance_ours "$IMAGE")" = "$(glance_id_of "$IMAGE") active $NAME-1.0.unfinished" ]
+}
+
 @test "settings that changed are written without a byte of the image" {
 	publish "$IMAGE" --image-version=1.0
 	id=$(glance_id_of "$IMAGE")
@@ -381,4 +395,11 @@ two_publishers() {
 	publish "$IMAGE" --image-version=1.0 --consumer=capo
 	expect_status 0
 	expect_in "$out" "id: $(glance_id_of "$IMAGE")"
+}
+
+@test "an image of 10 GB, mostly zeros, is stored and has the right SHA-512, in little memory" {
+	publish_big
+	publish_watched stack/here server-sha512
+	same_ends "$IMAGE" "$GLANCE_STORE/$(glance_id_of "$IMAGE")"
+	glance_curl DELETE "/images/$(glance_id_of "$IMAGE")"
 }

@@ -178,14 +178,8 @@ check_wrong() {
 }
 
 check_two() {
-	local other first
 	use "$1"
-	publish_other 4
-	publish_background "$other" --image-version=2.0
-	first=$publisher
-	publish "$IMAGE" --image-version=1.0
-	expect_status 0
-	wait "$first"
+	publish_two
 	[ "$(jq -r '.versions | keys | join(" ")' "$root/node/index.json")" = "1.0 2.0" ]
 	cmp "$other" "$root/node/2.0/$(sha256_of "$other")/node.qcow2"
 }
@@ -198,21 +192,42 @@ check_two() {
 	check_two apache
 }
 
-# The worst order: the first one's index waits at the door while the second one's is written.
-check_lost_update() {
-	local other first
+# direct SERVER_PORT: a targets file that goes around the gate.
+direct() {
+	sed "s/127.0.0.1:$port/127.0.0.1:$1/" "$TARGETS" >"$TARGETS.direct"
+}
+
+# The first one of two copies stands before its MOVE while the second one does all.
+check_same() {
 	use "$1"
-	publish_other 4
-	gate_rule line '^PUT .*index.json'
-	publish_background "$other" --image-version=2.0
-	first=$publisher
+	direct "$2"
+	publish_copy
+	gate_rule line '^MOVE '
+	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
-	sed "s/127.0.0.1:$port/127.0.0.1:$2/" "$TARGETS" >"$TARGETS.direct"
-	run_split "$GPUIMG" publish -t "$TARGETS.direct" "$IMAGE" --image-version=1.0 &
-	wait_until 10 test -e "$root/node/index.json"
+	run_split "$GPUIMG" publish -t "$TARGETS.direct" "$copy" --image-version=1.0
+	expect_status 0
 	gate_open
-	wait "$first"
-	wait
+	wait "$publisher"
+	cmp "$IMAGE" "$stored"
+	[ ! -e "$stored.part" ]
+	expect_value "$IMAGE" web/default verified "read back"
+	[ "$(jq -r '.versions["1.0"].sha256' "$root/node/index.json")" = "$SUM" ]
+}
+
+@test "nginx: of two publishers of one image the slower one finds it in its place" {
+	check_same nginx "$NGINX_PORT"
+}
+
+@test "apache: of two publishers of one image the slower one finds it in its place" {
+	check_same apache "$APACHE_PORT"
+}
+
+check_lost_update() {
+	use "$1"
+	direct "$2"
+	publish_overtaken "$TARGETS.direct" 2.0 test -e "$root/node/index.json"
+	[ "$first $second" = "0 0" ]
 	[ "$(jq -r '.versions | keys | join(" ")' "$root/node/index.json")" = "1.0 2.0" ]
 }
 
@@ -222,6 +237,39 @@ check_lost_update() {
 
 @test "apache: an index that overtakes another one loses nothing" {
 	check_lost_update apache "$APACHE_PORT"
+}
+
+# However long the first one stood, which nginx could not tell it.
+@test "apache: an index is written only in the place of the one that was read" {
+	use apache
+	direct "$APACHE_PORT"
+	publish_overtaken "$TARGETS.direct" 2.0 test -e "${IMAGE%.qcow2}.published.json"
+	[ "$first $second" = "0 0" ]
+	grep "^PUT /$area/node/index.json 412" "$log"
+	[ "$(jq -r '.versions | keys | join(" ")' "$root/node/index.json")" = "1.0 2.0" ]
+	rm -r "$BATS_TEST_TMPDIR/other" "${IMAGE%.qcow2}.published.json"
+	publish_overtaken "$TARGETS.direct" 3.0 test -e "${IMAGE%.qcow2}.published.json"
+	[ "$first $second" = "0 0" ]
+	[ "$(jq -r '.versions | keys | join(" ")' "$root/node/index.json")" = "1.0 2.0 3.0" ]
+}
+
+@test "apache: of two images under one version the later one is refused" {
+	use apache
+	direct "$APACHE_PORT"
+	publish_overtaken "$TARGETS.direct" 1.0 test -e "${IMAGE%.qcow2}.published.json"
+	[ "$first $second" = "4 0" ]
+	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "another publisher has just put version '1.0'"
+	[ "$(jq -r '.versions["1.0"].sha256' "$root/node/index.json")" = "$SUM" ]
+}
+
+# nginx keeps no condition: the first one overwrites, and the second one sees it when it looks again.
+@test "nginx: of two images under one version one is refused, and the index names the other" {
+	use nginx
+	direct "$NGINX_PORT"
+	publish_overtaken "$TARGETS.direct" 1.0 test -e "$root/node/index.json"
+	[ "$first $second" = "0 4" ]
+	expect_in "$(cat "$BATS_TEST_TMPDIR/direct")" "another publisher has just put version '1.0'"
+	[ "$(jq -r '.versions["1.0"].sha256' "$root/node/index.json")" = "$(sha256_of "$other")" ]
 }
 
 @test "other content under the same version is refused, and put there with --replace" {
@@ -241,15 +289,7 @@ check_lost_update() {
 
 check_changed() {
 	use "$1"
-	gate_rule bytes 8000000
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	printf 'XXXX' | dd of="$IMAGE" bs=1 seek=20000000 conv=notrunc status=none
-	gate_open
-	local code=0
-	wait "$publisher" || code=$?
-	[ "$code" -eq 4 ] || { cat "$BATS_TEST_TMPDIR/background"; return 1; }
-	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "changed"
+	publish_changed 8000000 20000000
 	[ ! -e "$stored" ]
 	[ ! -e "$root/node/index.json" ]
 }
@@ -359,4 +399,14 @@ check_changed() {
 	publish "$IMAGE" --image-version=1.0
 	expect_status 2
 	expect_in "$out" "password"
+}
+
+@test "nginx: an image of 10 GB, mostly zeros, is stored and read back in little memory" {
+	publish_big
+	use nginx
+	direct "$NGINX_PORT"
+	TARGETS=$TARGETS.direct
+	publish_watched web/default "read back"
+	same_ends "$IMAGE" "$root/node/1.0"/*/node.qcow2
+	rm -r "$root"
 }

@@ -314,7 +314,7 @@ wrong_password() { # server
 @test "tokens of five seconds do not hurt an upload that takes longer" {
 	local issued
 	oci_registry "$DIR/short" token 5
-	PORT=$(oci_slow "$DIR/short" slow 5000000) target short team/short
+	PORT=$(oci_gate "$DIR/short" 5000000) target short team/short
 	send
 	expect_status 0
 	expect_record .result published
@@ -324,7 +324,7 @@ wrong_password() { # server
 	issued=$(wc -l <"$DIR/short/tokens.d/tokens")
 	[ "$issued" -ge 3 ]
 
-	PORT=$(oci_slow "$DIR/short" slow2 5000000) target short team/short2 'chunk_bytes: 8M'
+	PORT=$(oci_gate "$DIR/short" 5000000) target short team/short2 'chunk_bytes: 8M'
 	send
 	expect_status 0
 	[ "$(($(wc -l <"$DIR/short/tokens.d/tokens") - issued))" -ge 6 ]
@@ -334,7 +334,7 @@ wrong_password() { # server
 # --- interrupted ---------------------------------------------------------------------------------
 
 killed_in_layer() { # server
-	PORT=$(oci_slow "$DIR/$1" slow 12000000) target "$1" team/killed
+	PORT=$(oci_gate "$DIR/$1" 12000000) target "$1" team/killed
 	send_behind
 	wait_until 20 has_uploaded "$1" team/killed 8000000
 	tr '\0' ' ' <"/proc/$behind/cmdline" >"$BATS_TEST_TMPDIR/argv.log"
@@ -366,7 +366,7 @@ remembered() { # bytes
 
 killed_in_chunk() { # server
 	local chunk=$((4 * 1024 * 1024))
-	PORT=$(oci_slow "$DIR/$1" slow 12000000) target "$1" team/chunks 'chunk_bytes: 4M'
+	PORT=$(oci_gate "$DIR/$1" 12000000) target "$1" team/chunks 'chunk_bytes: 4M'
 	send_behind
 	wait_until 20 remembered $((3 * chunk))
 	wait_until 20 has_uploaded "$1" team/chunks $((3 * chunk + 1000000))
@@ -387,10 +387,10 @@ killed_in_chunk() { # server
 @test "killed between two chunks: only the rest is sent" {
 	local done=$((2 * 4 * 1024 * 1024))
 	# the third chunk does not get through
-	PORT=$(oci_slow "$DIR/token" hold 100000000 "PATCH /v2/team/between/" 3) \
+	PORT=$(oci_gate "$DIR/token" 0 "line@3 ^PATCH /v2/team/between/") \
 		target token team/between 'chunk_bytes: 4M'
 	send_behind
-	wait_until 20 test -e "$DIR/token/slow-hold.held"
+	wait_until 20 test -e "$DIR/token/gate/held"
 	kill_behind
 	remembered "$done"
 	# the proxy lets everything after through
@@ -406,10 +406,10 @@ killed_in_chunk() { # server
 @test "killed after the layer, before the tag: only what is missing is sent" {
 	local server port
 	for server in open basic token; do
-		port=$(oci_slow "$DIR/$server" hold 1000000000 "PUT /v2/team/tagless/manifests/")
+		port=$(oci_gate "$DIR/$server" 0 "line@1 ^PUT /v2/team/tagless/manifests/")
 		PORT=$port target "$server" team/tagless
 		send_behind
-		wait_until 20 test -e "$DIR/$server/slow-hold.held"
+		wait_until 20 test -e "$DIR/$server/gate/held"
 		kill_behind
 		[ ! -e "$DIR/$server/data/docker/registry/v2/repositories/team/tagless/_manifests/tags" ]
 		send
@@ -421,7 +421,7 @@ killed_in_chunk() { # server
 }
 
 @test "--abort --remove cancels the upload that is remembered" {
-	PORT=$(oci_slow "$DIR/open" slow 12000000) target open team/aborted 'chunk_bytes: 4M'
+	PORT=$(oci_gate "$DIR/open" 12000000) target open team/aborted 'chunk_bytes: 4M'
 	send_behind
 	wait_until 20 remembered $((4 * 1024 * 1024))
 	kill_behind
@@ -438,11 +438,11 @@ killed_in_chunk() { # server
 	local nth
 	# of the layer, the config, the manifest, the tag
 	for nth in 1 2 3 4; do
-		PORT=$(oci_slow "$DIR/open" lost 1000000000 "HTTP/1.1 201 " "$nth") \
+		PORT=$(oci_gate "$DIR/open" 0 "lost@$nth ^HTTP/1.1 201 ") \
 			target open "team/lost-$nth"
 		send --image-version="$nth"
 		expect_status 0
-		[ -e "$DIR/open/slow-lost.held" ]
+		[ -e "$DIR/open/gate/held" ]
 		expect_record .result published
 		[ "$(record .bytes_sent)" -lt $((LAYER + 10000)) ]
 		[ "$(grep -c "PUT /v2/team/lost-$nth/manifests/$nth " "$DIR/open/log")" -eq 1 ]
@@ -469,7 +469,7 @@ at_once() {
 @test "two publishers of the same image at once both succeed" {
 	mkdir "$WORK/second"
 	ln "$IMAGE" "$DIR/image/gpu-node.manifest.json" "$WORK/second/"
-	PORT=$(oci_slow "$DIR/open" slow 40000000) target open team/both
+	PORT=$(oci_gate "$DIR/open" 40000000) target open team/both
 	at_once --image-version=1
 	[ "$first $second" = "0 0" ] || {
 		cat "$BATS_TEST_TMPDIR"/*.log
@@ -481,7 +481,7 @@ at_once() {
 @test "two images on one tag at once: the tag is one of them, and the other is told" {
 	mkdir "$WORK/second"
 	ln "$DIR/other/gpu-node.qcow2" "$DIR/other/gpu-node.manifest.json" "$WORK/second/"
-	PORT=$(oci_slow "$DIR/open" slow 40000000) target open team/race
+	PORT=$(oci_gate "$DIR/open" 40000000) target open team/race
 	at_once --image-version=1
 	# the smaller one is first; the larger one finds the tag set
 	[ "$first $second" = "4 0" ] || {
@@ -494,7 +494,7 @@ at_once() {
 }
 
 @test "two runs for one file at once: the second one says so" {
-	PORT=$(oci_slow "$DIR/open" slow 12000000) target open team/locked
+	PORT=$(oci_gate "$DIR/open" 12000000) target open team/locked
 	send_behind
 	wait_until 20 has_uploaded open team/locked 4000000
 	send
@@ -537,15 +537,13 @@ at_once() {
 	[ -s "$(find "$DIR/seen" -name '*argv.log' | head -n 1)" ]
 	{
 		echo "$OCI_PASSWORD"
-		printf 'alice:%s' "$OCI_PASSWORD" | base64 -w0
-		echo
 		cat "$DIR"/*/tokens.d/tokens
-	} >"$DIR/secrets"
+	} | secret_forms >"$DIR/secrets"
 	[ "$(wc -l <"$DIR/secrets")" -gt 10 ]
 	run grep -rlF -f "$DIR/secrets" "$DIR/seen"
 	[ "$status" -eq 1 ]
 	# that grep would find one
-	head -n 1 "$DIR/secrets" >"$DIR/seen/control"
+	printf 'alice:%s' "$OCI_PASSWORD" | base64 -w0 >"$DIR/seen/control"
 	run grep -rlF -f "$DIR/secrets" "$DIR/seen"
 	[ "$status" -eq 0 ]
 }

@@ -12,6 +12,7 @@
 #         ready_s      from making to CREATED (0.3)
 #         refresh      "jwt": the bare token; "json": within an object (jwt)
 #         spoil        true: an image's MD5 comes out wrong
+#         show         {key: value} over what the records of images say; null: the key is missing
 #       DIR/images.json: what there is, by location and id, with the content's SHA-256.
 import base64
 import hashlib
@@ -136,7 +137,7 @@ class Vco:
         one = re.fullmatch(r"/(\d+)", rest)
         if (method, rest) == ("GET", ""):
             return reply_json(200, {"result": [
-                {key: image[key] for key in LISTED} for image in self.images[location].values()]})
+                self.shown(image, LISTED) for image in self.images[location].values()]})
         if method == "GET" and one:
             return self.get(location, int(one[1]))
         if (method, rest) == ("POST", ""):
@@ -149,11 +150,15 @@ class Vco:
             return self.finish(request, location, finish[1])
         raise Refused(405, "not in this API")
 
+    def shown(self, image, keys):
+        over = self.settings("show", {})
+        return {key: over.get(key, image[key]) for key in keys if over.get(key, "") is not None}
+
     def get(self, location, number):
         image = self.images[location].get(number)
         if not image:
             raise Refused(404, "no such image")
-        return reply_json(200, {key: image[key] for key in LISTED + ("boot_type", "os_name")})
+        return reply_json(200, self.shown(image, LISTED + ("boot_type", "os_name")))
 
     def begin(self, request, location):
         if not request.query.get("file_name"):

@@ -64,10 +64,10 @@ static void test_etags(void)
 	check_etag(NULL, "a b", NULL, "two words are none");
 }
 
-static enum publish_found judge(const char *text)
+static enum vco_verdict judge(const char *text)
 {
 	json_t *image = json_loads(text, 0, NULL);
-	enum publish_found found = vco_judge(image, "uefi", SUM);
+	enum vco_verdict found = vco_judge(image, "uefi", SUM, "FINE");
 
 	json_decref(image);
 	return found;
@@ -75,30 +75,61 @@ static enum publish_found judge(const char *text)
 
 static void test_judge(void)
 {
-	check(judge("{\"status\": \"CREATED\", \"boot_type\": \"uefi\"}") == FOUND_SAME,
+	check(judge("{\"status\": \"CREATED\", \"boot_type\": \"uefi\"}") == VCO_READY,
 	      "a created image of our boot type is ours");
 	check(judge("{\"status\": \"created\", \"boot_type\": \"uefi\", \"tags\": \"sha256=" SUM
-	            ",gpu\"}") == FOUND_SAME,
+	            ",gpu\"}") == VCO_READY,
 	      "with our digest in its tags too");
 	check(judge("{\"status\": \"ACTIVE\", \"tags\": [\"gpu\", \"sha256=" SUM "\"]}") ==
-	              FOUND_SAME,
+	              VCO_READY,
 	      "tags may be a list");
-	check(judge("{\"status\": \"CREATED\", \"boot_type\": \"bios\"}") == FOUND_DIFFERENT,
+	check(judge("{\"status\": \"CREATED\", \"boot_type\": \"bios\"}") == VCO_OTHER,
 	      "another boot type makes it another image");
-	check(judge("{\"status\": \"CREATING\", \"boot_type\": \"bios\"}") == FOUND_DIFFERENT,
+	check(judge("{\"status\": \"CREATING\", \"boot_type\": \"bios\"}") == VCO_OTHER,
 	      "before it is ready too");
-	check(judge("{\"status\": \"CREATED\", \"tags\": \"gpu,sha256=" OTHER "\"}") ==
-	              FOUND_DIFFERENT,
+	check(judge("{\"status\": \"CREATED\", \"tags\": \"gpu,sha256=" OTHER "\"}") == VCO_OTHER,
 	      "another digest in its tags too");
-	check(judge("{\"status\": \"CREATED\", \"tags\": \"sha256=1111\"}") == FOUND_DIFFERENT,
+	check(judge("{\"status\": \"CREATED\", \"tags\": \"sha256=1111\"}") == VCO_OTHER,
 	      "half a digest is another one");
-	check(judge("{\"status\": \"CREATING\", \"boot_type\": \"uefi\"}") == FOUND_BUSY,
+	check(judge("{\"status\": \"CREATING\", \"boot_type\": \"uefi\"}") == VCO_WORKING,
 	      "one that is being created is waited for");
-	check(judge("{\"status\": \"SOMETHING\"}") == FOUND_BUSY, "a status of a later day too");
-	check(judge("{}") == FOUND_BUSY, "none at all too");
-	check(judge("{\"status\": \"DELETED\", \"boot_type\": \"bios\"}") == FOUND_ABSENT,
+	check(judge("{\"status\": \"SOMETHING\"}") == VCO_UNKNOWN,
+	      "a status of a later day is not taken for one that passes");
+	check(judge("{\"status\": 7}") == VCO_UNKNOWN, "nor is one that is no text");
+	check(judge("{}") == VCO_UNKNOWN, "nor none at all");
+	check(judge("{\"status\": \"fine\"}") == VCO_READY, "the word of 'ready_status' is ready");
+	check(judge("{\"status\": \"DISABLED\", \"boot_type\": \"uefi\"}") == VCO_DISABLED,
+	      "a disabled one is there");
+	check(judge("{\"status\": \"DISABLED\", \"boot_type\": \"bios\"}") == VCO_OTHER,
+	      "a disabled one of another boot type is another one");
+	check(judge("{\"status\": \"DELETED\", \"boot_type\": \"bios\"}") == VCO_ABSENT,
 	      "one in the recycle bin is not there");
-	check(judge("{\"status\": \"ERROR\"}") == FOUND_ABSENT, "nor is one that failed");
+	check(judge("{\"status\": \"ERROR\"}") == VCO_ABSENT, "nor is one that failed");
+}
+
+static void check_size(const char *size, int want, const char *name)
+{
+	CLEANUP_FREE char *text = str_format("{\"size\": %s}", size);
+	json_t *image = json_loads(text, 0, NULL);
+
+	check(vco_compare_size(image, 1500000000, 10737418240) == want, "%s", name);
+	json_decref(image);
+}
+
+static void test_sizes(void)
+{
+	check_size("1500000000", 1, "a size may be that of the file, in bytes");
+	check_size("10737418240", 1, "or that of its disk");
+	check_size("10", 1, "or that in GiB");
+	check_size("10240", 1, "or in MiB");
+	check_size("1431", 1, "or the file's in MiB, rounded up");
+	check_size("1430", 1, "or down");
+	check_size("1500000001", -1, "one byte more is another image");
+	check_size("11", -1, "so is a GiB more");
+	check_size("10241", -1, "or a MiB");
+	check_size("0", 0, "0 says nothing");
+	check_size("-1", 0, "nor does what is below");
+	check_size("\"10\"", 0, "nor a text");
 }
 
 static void check_os(const char *distro, const char *version, const char *want)
@@ -164,6 +195,7 @@ int main(void)
 	test_tokens();
 	test_etags();
 	test_judge();
+	test_sizes();
 	test_os();
 	test_urls();
 	test_fill_in();
