@@ -15,8 +15,8 @@
 #define SECRET_MAX_BYTES (64UL * 1024)
 #define LOCATIONS_MAX    1000
 
-static const char *const common_keys[] = {"type",    "locations",  "boot_type",
-                                          "ca_file", "verify_tls", NULL};
+static const char *const common_keys[] = {"type",    "locations",   "boot_type",
+                                          "ca_file", "?verify_tls", NULL};
 static const char *const boot_types[] = {"bios", "uefi", "uefi-secure-boot", NULL};
 
 struct reading {
@@ -24,12 +24,18 @@ struct reading {
 	struct publish_targets targets;
 };
 
-static bool is_in(const char *const *list, const char *word)
+/* The entry of a key, with its mark; NULL: there is none. */
+static const char *find_key(const char *const *list, const char *word)
 {
 	for (size_t i = 0; list && list[i]; i++)
-		if (strcmp(list[i] + (*list[i] == '!'), word) == 0)
-			return true;
-	return false;
+		if (strcmp(list[i] + strspn(list[i], "!#?"), word) == 0)
+			return list[i];
+	return NULL;
+}
+
+static bool is_in(const char *const *list, const char *word)
+{
+	return find_key(list, word) != NULL;
 }
 
 static bool is_plain(const yaml_node_t *node)
@@ -162,10 +168,26 @@ static int take_secret(struct reading *r, struct publish_location *l, const char
 	return 0;
 }
 
+/* Whether a value is of the kind that its key's mark says. */
+static int check_kind(struct reading *r, const char *entry, const yaml_node_t *value,
+                      const json_t *json, struct error *err)
+{
+	const char *text = yaml_doc_text(value);
+	uint64_t number;
+
+	if (*entry == '#' && (!text || str_parse_uint(text, INT64_MAX, &number) < 0))
+		return yaml_doc_complain(&r->doc, value, err, "'%s' must be a whole number",
+		                         entry + 1);
+	if (*entry == '?' && !json_is_boolean(json))
+		return yaml_doc_complain(&r->doc, value, err, "'%s' must be true or false",
+		                         entry + 1);
+	return 0;
+}
+
 static int take_pair(struct reading *r, struct publish_location *l, const struct publish_backend *b,
                      const yaml_node_t *key_node, const yaml_node_t *value, struct error *err)
 {
-	const char *key = yaml_doc_text(key_node);
+	const char *key = yaml_doc_text(key_node), *entry;
 	json_t *json;
 
 	if (!key)
@@ -174,11 +196,16 @@ static int take_pair(struct reading *r, struct publish_location *l, const struct
 		return take_secret(r, l, key, value, err);
 	if (strcmp(key, "type") == 0 || strcmp(key, "locations") == 0)
 		return 0;
-	if (!is_in(common_keys, key) && !is_in(b->keys, key))
+	entry = is_in(common_keys, key) ? find_key(common_keys, key) : find_key(b->keys, key);
+	if (!entry)
 		return yaml_doc_complain(&r->doc, key_node, err,
 		                         "a target of type '%s' has no key '%s'", b->type, key);
 	if (value_json(r, value, &json, err) < 0)
 		return -1;
+	if (check_kind(r, entry, value, json, err) < 0) {
+		json_decref(json);
+		return -1;
+	}
 	if (json_is_integer(json)) { /* a bucket's name may be one: publish_number() reads it */
 		json_decref(json);
 		json = json_string(yaml_doc_text(value));

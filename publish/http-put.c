@@ -360,7 +360,7 @@ static int web_leftovers(struct publish_job *job, bool remove, struct strv *ret,
 	return 0;
 }
 
-static const char *const keys[] = {"!url", "user", "move", NULL};
+static const char *const keys[] = {"!url", "user", "?move", NULL};
 static const char *const secret_keys[] = {"password", "token", NULL};
 
 const struct publish_backend publish_http = {

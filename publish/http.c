@@ -347,6 +347,8 @@ static int send_once(struct transfer *t, CURLcode *ret_code, struct error *err)
 
 	if (t->request->headers)
 		strv_add_all(&headers, t->request->headers);
+	if (t->request->sign)
+		t->request->sign(t->request->sign_opaque, &headers);
 	for (unsigned hops = 0;; hops++) {
 		int64_t began = clock_ms();
 

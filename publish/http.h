@@ -62,7 +62,10 @@ uint64_t http_body_size(const struct http_body *body);
 struct http_request {
 	const char *method; /* "GET", "HEAD", "PUT", "POST", "PATCH", "DELETE", "MOVE", "MKCOL" */
 	const char *url;    /* already escaped */
-	const struct strv *headers;   /* "Name: value" */
+	const struct strv *headers; /* "Name: value" */
+	/* Adds to them anew for each try, as a signature with its time in it. May be NULL. */
+	void (*sign)(void *sign_opaque, struct strv *headers);
+	void *sign_opaque;
 	const struct http_body *body; /* NULL: none */
 	/* It may be sent again after a lost reply, since doing it twice is doing it once. Where it
 	 * is false only a connection that was never made is tried again: the caller probes what
@@ -92,7 +95,7 @@ struct http_reply {
 /*
  * 0: a reply came, of whatever status (statuses that are worth another try, 408, 429 and 5xx of
  * idempotent requests, were tried again: Retry-After, else 1, 2, 4 … 60 s with jitter). -1: none
- * came; the error is EXIT_HOST, and *ret_unknown (may be NULL) is true where the server may have
+ * came; the error is EXIT_PUBLISH, and *ret_unknown (may be NULL) is true where the server may have
  * done it.
  */
 int http_send(struct http *http, const struct http_request *request, struct http_reply *ret,

@@ -411,7 +411,7 @@ static int oci_leftovers(struct publish_job *job, bool remove, struct strv *ret,
 	return 0;
 }
 
-static const char *const keys[] = {"!repository", "tag", "user", "plain_http",
+static const char *const keys[] = {"!repository", "tag", "user", "?plain_http",
                                    "chunk_bytes", "env", NULL};
 static const char *const secret_keys[] = {"password", "token", NULL};
 

@@ -167,9 +167,9 @@ struct publish_job {
 struct publish_backend {
 	const char *type;
 	enum publish_verify verify_default;
-	unsigned digests; /* enum publish_digests: what it needs of the image */
-	const char *const
-		*keys; /* settings it knows, NULL at the end; "!" before one that it needs */
+	unsigned digests;        /* enum publish_digests: what it needs of the image */
+	const char *const *keys; /* settings it knows, NULL at the end; before one that it needs
+	                          * "!", before a whole number "#", before true or false "?" */
 	const char *const *secret_keys;
 	int (*check)(struct publish_job *job,
 	             struct error *err); /* settings, credentials; no side effects */

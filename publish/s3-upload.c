@@ -4,6 +4,7 @@
  * server lists: what it has, with the right length and MD5, is not sent again.
  */
 #include <string.h>
+#include <time.h>
 
 #include "builder/digest.h"
 #include "publish/s3.h"
@@ -11,6 +12,7 @@
 
 #define COMPLETE_TIMEOUT_S 900
 #define PAGES_MAX          64
+#define OTHERS_AFTER_S     86400
 
 static bool is_multipart(const struct s3 *s)
 {
@@ -223,7 +225,8 @@ static int complete_failed(struct publish_job *job, const struct s3_request *req
 			return -1;
 	}
 	s3_error(job, request, reply, err);
-	err->code = EXIT_PUBLISH;
+	if (error_exit_code(err) != EXIT_USAGE)
+		err->code = EXIT_PUBLISH;
 	return -1;
 }
 
@@ -289,33 +292,104 @@ static int own_leftover(struct publish_job *job, bool remove, struct strv *ret, 
 	return 0;
 }
 
+/* Another publisher may be at it: an upload of another version is left alone for a day. */
+static bool may_end(const struct s3 *s, const char *key, const char *initiated)
+{
+	struct tm tm = {0};
+
+	if (strcmp(key, s->key) == 0)
+		return true;
+	return initiated && strptime(initiated, "%Y-%m-%dT%H:%M:%S", &tm) &&
+	       timegm(&tm) < time(NULL) - OTHERS_AFTER_S;
+}
+
+static int take_upload(struct publish_job *job, const char *xml, const char *prefix, bool remove,
+                       struct strv *ret, struct error *err)
+{
+	const struct s3 *s = job->own;
+	CLEANUP_FREE char *key = xml_tag(xml, "Key", NULL);
+	CLEANUP_FREE char *id = xml_tag(xml, "UploadId", NULL);
+	CLEANUP_FREE char *initiated = xml_tag(xml, "Initiated", NULL);
+	const char *outcome = "";
+
+	if (!key || !id || !str_starts(key, prefix))
+		return 0;
+	if (remove && may_end(s, key, initiated)) {
+		if (abort_upload(job, key, id, err) < 0)
+			return -1;
+		outcome = ": removed";
+	} else if (remove) {
+		outcome = ": kept, of another version and begun within a day: somebody may be "
+			  "sending it";
+	}
+	strv_addf(ret, "upload %s of %s%s", id, key, outcome);
+	return 0;
+}
+
+/* Where the next page of a list begins. */
+struct page {
+	char *key, *id; /* NULL: at its beginning, or there is no more */
+};
+
+static void page_free(struct page *p)
+{
+	free(p->key);
+	free(p->id);
+	*p = (struct page){0};
+}
+
+static void turn_page(struct page *p, const char *xml)
+{
+	CLEANUP_FREE char *more = xml_tag(xml, "IsTruncated", NULL);
+
+	page_free(p);
+	if (!str_equal(more, "true"))
+		return;
+	p->key = xml_tag(xml, "NextKeyMarker", NULL);
+	p->id = xml_tag(xml, "NextUploadIdMarker", NULL);
+}
+
+static int list_uploads(struct publish_job *job, const char *prefix, struct page *page, bool remove,
+                        struct strv *ret, struct error *err)
+{
+	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
+	CLEANUP_STRV struct strv query = {0};
+	CLEANUP_FREE char *escaped = http_escape(prefix, false);
+	CLEANUP_FREE char *key = http_escape(page->key ? page->key : "", false);
+	CLEANUP_FREE char *id = http_escape(page->id ? page->id : "", false);
+	const struct s3_request request = {.method = "GET", .query = &query, .idempotent = true};
+	const char *text, *at = NULL;
+	char *upload;
+
+	if (page->key)
+		strv_addf(&query, "key-marker=%s", key);
+	strv_addf(&query, "prefix=%s", escaped);
+	if (page->id)
+		strv_addf(&query, "upload-id-marker=%s", id);
+	strv_add(&query, "uploads=");
+	if (s3_call(job, &request, false, &reply, err) < 0)
+		return -1;
+	text = reply.body ? reply.body : "";
+	while ((upload = xml_tag(text, "Upload", &at))) {
+		CLEANUP_FREE char *owned = upload;
+
+		if (take_upload(job, upload, prefix, remove, ret, err) < 0)
+			return -1;
+	}
+	turn_page(page, text);
+	return 0;
+}
+
 /* Of all versions of this image: whoever publishes each day leaves uploads of many keys. */
 int s3_leftovers(struct publish_job *job, bool remove, struct strv *ret, struct error *err)
 {
 	const struct s3 *s = job->own;
-	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
-	CLEANUP_STRV struct strv query = {0};
+	CLEANUP(page_free) struct page page = {0};
 	CLEANUP_FREE char *prefix =
 		mem_copy(s->index_key, strlen(s->index_key) - strlen("index.json"));
-	CLEANUP_FREE char *escaped = http_escape(prefix, false);
-	CLEANUP_FREE char *upload = NULL;
-	const char *at = NULL;
-	const struct s3_request request = {.method = "GET", .query = &query, .idempotent = true};
 
-	strv_addf(&query, "prefix=%s", escaped);
-	strv_add(&query, "uploads=");
-	if (s3_call(job, &request, false, &reply, err) < 0)
-		return -1;
-	while ((upload = xml_tag(reply.body ? reply.body : "", "Upload", &at))) {
-		CLEANUP_FREE char *key = xml_tag(upload, "Key", NULL);
-		CLEANUP_FREE char *id = xml_tag(upload, "UploadId", NULL);
-
-		free(STEAL(upload));
-		if (!key || !id || !str_starts(key, prefix))
-			continue;
-		if (remove && abort_upload(job, key, id, err) < 0)
+	for (int i = 0; i < PAGES_MAX && (i == 0 || page.key); i++)
+		if (list_uploads(job, prefix, &page, remove, ret, err) < 0)
 			return -1;
-		strv_addf(ret, "upload %s of %s%s", id, key, remove ? ": removed" : "");
-	}
 	return own_leftover(job, remove, ret, err);
 }

@@ -74,11 +74,9 @@ static int read_endpoint(struct publish_job *job, struct s3 *s, struct error *er
 
 static int read_lanes(const struct publish_job *job, struct s3 *s, struct error *err)
 {
-	const char *text = publish_setting(job->where, "upload_concurrency");
-	uint64_t lanes = S3_LANES;
+	uint64_t lanes = publish_number(job->where, "upload_concurrency", S3_LANES);
 
-	if (json_object_get(job->where->settings, "upload_concurrency") &&
-	    (!text || str_parse_uint(text, S3_LANES_MAX, &lanes) < 0 || lanes == 0)) {
+	if (lanes < 1 || lanes > S3_LANES_MAX) {
 		error_set(err, "'upload_concurrency' must be a number of parts, 1 to %d",
 		          S3_LANES_MAX);
 		return error_code(err, EXIT_USAGE);
@@ -169,9 +167,17 @@ static char *path_of(const struct s3 *s, const char *key)
 	return str_format("%s/%s", s->base, escaped);
 }
 
-static void sign(const struct s3 *s, const struct s3_request *r, const char *path,
-                 struct strv *ret_headers)
+struct signing {
+	const struct s3 *s;
+	const struct s3_request *request;
+	const char *path;
+};
+
+static void sign(void *opaque, struct strv *ret_headers)
 {
+	const struct signing *signing = opaque;
+	const struct s3 *s = signing->s;
+	const struct s3_request *r = signing->request;
 	const struct sigv4 request = {
 		.access_key = s->access_key,
 		.secret_key = s->secret_key,
@@ -180,7 +186,7 @@ static void sign(const struct s3 *s, const struct s3_request *r, const char *pat
 		.service = "s3",
 		.method = r->method,
 		.host = s->host,
-		.path = path,
+		.path = signing->path,
 		.query = r->query,
 		.headers = r->headers,
 		.payload_sha256 = r->payload_sha256 ? r->payload_sha256 : EMPTY_SHA256,
@@ -193,29 +199,38 @@ static void sign(const struct s3 *s, const struct s3_request *r, const char *pat
 int s3_send(struct publish_job *job, const struct s3_request *r, struct http_reply *ret,
             bool *ret_unknown, struct error *err)
 {
-	const struct s3 *s = job->own;
-	CLEANUP_STRV struct strv headers = {0};
+	struct s3 *s = job->own;
 	CLEANUP_FREE char *path = path_of(s, r->key);
 	CLEANUP_FREE char *query = sigv4_query(r->query);
 	CLEANUP_FREE char *url =
 		str_format("%s%s%s%s", s->scheme_host, path, *query ? "?" : "", query);
+	struct signing signing = {s, r, path};
 	const struct http_request request = {
 		.method = r->method,
 		.url = url,
-		.headers = &headers,
+		.sign = sign,
+		.sign_opaque = &signing,
 		.body = r->body,
 		.idempotent = r->idempotent,
 		.on_sent = r->on_sent,
 		.sent_opaque = r->sent_opaque,
 		.reply_timeout_s = r->reply_timeout_s,
 	};
-	int result;
+	int result = http_send(job->http, &request, ret, ret_unknown, err);
 
-	sign(s, r, path, &headers);
-	result = http_send(job->http, &request, ret, ret_unknown, err);
 	if (r->on_sent)
 		job->sent_bytes += ret->sent_bytes;
+	if (http_is_ok(ret))
+		s->accepted = true;
 	return result;
+}
+
+/* Temporary credentials that were good in this run: with fresh ones the next run goes on. */
+static bool has_run_out(const struct s3 *s, const struct http_reply *reply)
+{
+	return s->accepted && reply->body &&
+	       (strstr(reply->body, "<Code>ExpiredToken</Code>") ||
+	        strstr(reply->body, "<Code>TokenRefreshRequired</Code>"));
 }
 
 int s3_error(struct publish_job *job, const struct s3_request *r, const struct http_reply *reply,
@@ -226,6 +241,10 @@ int s3_error(struct publish_job *job, const struct s3_request *r, const struct h
 	CLEANUP_FREE char *url = str_format("%s%s", s->scheme_host, path);
 	const struct http_request shown = {.method = r->method, .url = url};
 
+	if (has_run_out(s, reply)) { /* before http_error() says what is said of any 403 */
+		error_hint(err, "give it fresh credentials and run again: what was sent stays");
+		error_code(err, EXIT_PUBLISH);
+	}
 	return http_error(job->http, &shown, reply, err);
 }
 
@@ -330,17 +349,16 @@ static int s3_name(struct publish_job *job, struct error *err)
 static int s3_verify(struct publish_job *job, enum publish_verify how, struct error *err)
 {
 	const struct s3 *s = job->own;
-	CLEANUP_STRV struct strv headers = {0};
 	CLEANUP_FREE char *path = path_of(s, s->key);
 	CLEANUP_FREE char *url = str_format("%s%s", s->scheme_host, path);
 	const struct s3_request get = {.method = "GET", .key = s->key};
-	const struct http_request request = {.method = "GET", .url = url, .headers = &headers};
+	struct signing signing = {s, &get, path};
+	const struct http_request request = {
+		.method = "GET", .url = url, .sign = sign, .sign_opaque = &signing};
 	bool whole;
 
-	if (how == VERIFY_FULL) {
-		sign(s, &get, path, &headers);
+	if (how == VERIFY_FULL)
 		return publish_read_back(job, &request, err);
-	}
 	if (s3_is_whole(job, &whole, err) < 0)
 		return -1;
 	if (!whole) {
@@ -352,8 +370,8 @@ static int s3_verify(struct publish_job *job, enum publish_verify how, struct er
 }
 
 static const char *const keys[] = {
-	"!endpoint",          "!bucket", "region", "prefix", "path_style", "public_url",
-	"upload_concurrency", NULL};
+	"!endpoint",           "!bucket", "region", "prefix", "?path_style", "public_url",
+	"#upload_concurrency", NULL};
 static const char *const secret_keys[] = {"access_key", "secret_key", "session_token", NULL};
 
 const struct publish_backend publish_s3 = {

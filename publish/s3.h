@@ -17,7 +17,8 @@ struct s3 {
 	char *etag;                       /* as it should be: a hint */
 	bool etag_as_predicted;           /* of the last look */
 	uint64_t parts;
-	size_t lanes; /* parts that are under way at the same time */
+	size_t lanes;         /* parts that are under way at the same time */
+	atomic_bool accepted; /* the credentials were good for a request of this run */
 };
 
 /* One signed request. */

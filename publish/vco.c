@@ -423,9 +423,9 @@ static int vco_leftovers(struct publish_job *job, bool remove, struct strv *ret,
 	return 0;
 }
 
-static const char *const keys[] = {"!url",       "!customer",     "location",       "iam_url",
-                                   "os_name",    "memory",        "boot_disk_size", "tags",
-                                   "source_url", "ready_timeout", "ready_status",   NULL};
+static const char *const keys[] = {"!url",       "!customer",      "location",        "iam_url",
+                                   "os_name",    "#memory",        "#boot_disk_size", "tags",
+                                   "source_url", "#ready_timeout", "ready_status",    NULL};
 static const char *const secret_keys[] = {"token", NULL};
 
 const struct publish_backend publish_vco = {

@@ -210,14 +210,65 @@ sys.exit(code)'
 	mock_faults fault '[{"on": "PUT .*partNumber=2", "do": "status", "status": 403,
 		"body": "<Error><Code>ExpiredToken</Code></Error>"}]'
 	go
-	expect_status 2
+	expect_status 7
 	expect_in "$out" ExpiredToken
-	expect_in "$out" credentials
+	expect_in "$out" 'fresh credentials'
 	mock_reset fault
 	go
 	expect_status 0
 	expect_value "$IMAGE" t/default resumed_from "$PART"
 	expect_sent $((SIZE - PART))
+}
+
+@test "s3: credentials that were never good are a usage error, run out or not" {
+	use s3
+	mock_faults fault '[{"on": "GET", "do": "status", "status": 403, "times": 99,
+		"body": "<Error><Code>ExpiredToken</Code></Error>"}]'
+	go
+	expect_status 2
+	expect_in "$out" ExpiredToken
+}
+
+@test "s3: an end that is forbidden is not a matter of running again" {
+	use s3
+	mock_faults fault '[{"on": "POST .*uploadId=", "do": "status", "status": 403,
+		"body": "<Error><Code>AccessDenied</Code></Error>"}]'
+	go
+	expect_status 2
+	expect_in "$out" AccessDenied
+}
+
+@test "s3: a try again is signed anew, so that its date is not an old one" {
+	use s3
+	mock_faults fault '[{"on": "PUT .*partNumber=2", "do": "status", "status": 503}]'
+	go
+	expect_status 0
+	[ "$(grep -c '^PUT .*partNumber=2' "$SERVERS/fault/log")" -ge 2 ]
+	[ "$(grep '^date PUT .*partNumber=2' "$SERVERS/fault/dates" | sort -u | wc -l)" -ge 2 ]
+}
+
+upload_xml() { # KEY ID INITIATED
+	printf '<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>%s</Initiated></Upload>' "$@"
+}
+
+@test "s3: --abort --remove reads every page, and leaves what another publisher may be sending" {
+	local old=2020-01-01T00:00:00.000Z now mine=node/$VERSION/$SUM/node.qcow2 one two
+	use s3
+	now=$(date -u +%FT%T.000Z)
+	one="<R>$(upload_xml node/1/aa/node.qcow2 id-old $old)$(upload_xml node/1/bb/node.qcow2 id-new "$now")<IsTruncated>true</IsTruncated><NextKeyMarker>node/1/bb</NextKeyMarker><NextUploadIdMarker>id-new</NextUploadIdMarker></R>"
+	two="<R>$(upload_xml "$mine" id-mine "$now")$(upload_xml other/1/node.qcow2 id-other $old)<IsTruncated>false</IsTruncated></R>"
+	mock_faults fault "$(jq -n --arg one "$one" --arg two "$two" '[
+		{"on": "GET .*key-marker=node%2F1%2Fbb.*upload-id-marker=id-new", "do": "status", "status": 200, "body": $two, "times": 2},
+		{"on": "GET .*uploads=", "do": "status", "status": 200, "body": $one, "times": 2}]')"
+	go --abort
+	expect_status 0
+	[ "$(grep -c 'upload id-' <<<"$out")" -eq 3 ]
+	[ "$(grep -c '^DELETE' "$SERVERS/fault/log")" -eq 0 ]
+	go --abort --remove
+	expect_in "$out" "id-new of node/1/bb/node.qcow2: kept"
+	expect_in "$(grep '^DELETE' "$SERVERS/fault/log")" id-old
+	expect_in "$(grep '^DELETE' "$SERVERS/fault/log")" id-mine
+	[ "$(grep -c '^DELETE' "$SERVERS/fault/log")" -eq 2 ]
 }
 
 @test "s3: garbage in the place of XML is an error, or means that nothing is known" {

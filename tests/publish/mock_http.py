@@ -3,7 +3,7 @@
 # Why:  real servers do not fail on demand. What a server means is in fault-server.py, vco-mock.py.
 # How:  serve(APP, DIR): APP.handle(request) gives a Reply. DIR/port says where it listens, DIR/log
 #       has a line "METHOD TARGET STATUS BODY_BYTES auth|anonymous" for each request, DIR/fired one
-#       for each rule that came true. DIR/cert.pem and key.pem make it speak TLS.
+#       for each rule that came true, DIR/dates what S3's clients say. DIR/cert.pem and key.pem make it speak TLS.
 #       DIR/faults is JSON, a list of rules: {"on": REGEX of "METHOD TARGET", "do": KIND, "times": 1,
 #       "skip": 0, ...}; a new file begins a new count. Kinds, "done" meaning that APP has done it:
 #         status   not done; "status", "headers", "body" are the reply
@@ -143,6 +143,9 @@ class Handler(BaseHTTPRequestHandler):
         line = f"{request.method} {request.target} {status} {len(request.body)} {who}\n"
         with open(os.path.join(self.server.directory, "log"), "a") as out:
             out.write(line)
+        if date := self.headers.get("x-amz-date"):
+            with open(os.path.join(self.server.directory, "dates"), "a") as out:
+                out.write(f"date {request.method} {request.target} {date}\n")
 
     def answer(self, request, reply):
         head = request.method == "HEAD"

@@ -166,7 +166,7 @@ has_parts() { # NUMBER...: the state remembers them
 		targets "$area" "$wrong"
 		publish "$IMAGE" --image-version=1.0
 		expect_status 2
-		expect_in "$out" upload_concurrency
+		expect_in "$out$err" upload_concurrency
 	done
 	[ "$(writes)" -eq 0 ]
 }
@@ -212,31 +212,37 @@ killed_before() { # REGEX of the request that never comes
 }
 
 @test "two publishers at once both get into the index" {
-	local other first
-	publish_other 4
-	publish_background "$other" --image-version=2.0
-	first=$publisher
-	publish "$IMAGE" --image-version=1.0
-	expect_status 0
-	wait "$first"
+	publish_two
 	[ "$(index_versions)" = "1.0 2.0" ]
 }
 
-@test "an index that overtakes another one loses nothing" {
-	local other first
-	publish_other 4
+overtake() { # VERSION of the one that waits
 	publish_take "$S3_SMALL"
-	gate_rule line '^PUT .*index.json'
-	publish_background "$other" --image-version=2.0
-	first=$publisher
-	gate_wait
 	sed "s/127.0.0.1:$GATE_PORT/127.0.0.1:$SWIFT_PORT/" "$TARGETS" >"$TARGETS.direct"
-	"$GPUIMG" publish -t "$TARGETS.direct" "$IMAGE" --image-version=1.0 >/dev/null 2>&1 3>&- &
-	wait_until 10 has_index
-	gate_open
-	wait "$first"
-	wait $!
+	publish_overtaken "$TARGETS.direct" "$1" has_index
+}
+
+@test "an index that overtakes another one loses nothing" {
+	overtake 2.0
+	[ "$first $second" = "0 0" ]
 	[ "$(index_versions)" = "1.0 2.0" ]
+}
+
+@test "of two images under one version at once, one is told that it lost" {
+	overtake 1.0
+	[ "$first $second" = "0 4" ] || [ "$first $second" = "4 0" ]
+}
+
+@test "two publishers of one image at once both end well" {
+	local one=0
+	publish_copy
+	publish_background "$copy" --image-version=1.0
+	publish "$IMAGE" --image-version=1.0
+	expect_status 0
+	wait "$publisher" || one=$?
+	[ "$one" -eq 0 ] || { cat "$BATS_TEST_TMPDIR/background"; return 1; }
+	fetch "1.0/$SUM/node.qcow2"
+	cmp "$IMAGE" "$BATS_TEST_TMPDIR/fetched"
 }
 
 @test "other content under the same version is refused, and put there with --replace" {
@@ -254,16 +260,7 @@ killed_before() { # REGEX of the request that never comes
 }
 
 @test "a file that changes while it is sent gets no name" {
-	local code=0
-	gate_rule bytes 24000000
-	publish_background "$IMAGE" --image-version=1.0
-	gate_wait
-	# of the part that goes last: all parts before it are right
-	printf 'XXXX' | dd of="$IMAGE" bs=1 seek=40000000 conv=notrunc status=none
-	gate_open
-	wait "$publisher" || code=$?
-	[ "$code" -eq 4 ] || { cat "$BATS_TEST_TMPDIR/background"; return 1; }
-	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "changed"
+	publish_changed 24000000 40000000 # of the part that goes last: all parts before it are right
 	expect_no_index
 	if fetch "1.0/$SUM/node.qcow2"; then return 1; fi
 }

@@ -55,6 +55,14 @@ static void test_refusals(void)
 	        "targets.yaml:3: ", "boot_type 'efi'");
 	refused("targets:\n  a:\n    type: http\n    url: http://h\n    move: no\n",
 	        "targets.yaml:5: ", "truth value");
+	refused("targets:\n  a:\n    type: http\n    url: http://h\n    verify_tls: 1\n",
+	        "targets.yaml:5: ", "'verify_tls' must be true or false");
+	refused("targets:\n  a:\n    type: http\n    url: http://h\n    move: 'no'\n",
+	        "targets.yaml:5: ", "'move' must be true or false");
+	refused("targets:\n  a:\n    type: vco\n    url: u\n    customer: c\n    memory: 8G\n",
+	        "targets.yaml:6: ", "'memory' must be a whole number");
+	refused("targets:\n  a:\n    type: vco\n    url: u\n    customer: c\n    memory: [8]\n",
+	        "targets.yaml:6: ", "'memory' must be a whole number");
 	refused("targets:\n  a:\n    type: http\n    url: http://h\n    verify_tls: False\n",
 	        "targets.yaml:5: ", "truth value");
 	refused("targets:\n  a:\n    type: http\n    url: [[x]]\n",
