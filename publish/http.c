@@ -2,7 +2,6 @@
 /* The transport: which replies and failures are worth another try, and what may be told of a
  * request. */
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
@@ -92,21 +91,6 @@ bool http_has_length(const struct http_reply *r, uint64_t bytes)
 	return length && str_parse_uint(length, UINT64_MAX, &number) == 0 && number == bytes;
 }
 
-char *http_escape(const char *text, bool keep_slash)
-{
-	static const char plain[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-	char *escaped = mem_alloc(3 * strlen(text) + 1), *to = escaped;
-
-	for (; *text; text++) {
-		if (strchr(plain, *text) || (keep_slash && *text == '/'))
-			*to++ = *text;
-		else
-			to += sprintf(to, "%%%02X", (unsigned char)*text);
-	}
-	return escaped;
-}
-
 void http_add_basic(struct strv *headers, struct strv *secrets, const char *user,
                     const char *password)
 {
@@ -118,27 +102,6 @@ void http_add_basic(struct strv *headers, struct strv *secrets, const char *user
 	strv_addf(headers, "Authorization: Basic %s", encoded);
 	if (!strv_has(secrets, encoded))
 		strv_add(secrets, encoded);
-}
-
-char *http_trimmed(const char *url)
-{
-	size_t length = strlen(url);
-
-	while (length && url[length - 1] == '/')
-		length--;
-	return mem_copy(url, length);
-}
-
-char *http_shown(const char *url)
-{
-	const char *host = strstr(url, "://");
-	size_t scheme = host ? (size_t)(host - url) + 3 : 0;
-	size_t length = strcspn(url + scheme, "?#");
-	CLEANUP_FREE char *rest = mem_copy(url + scheme, length);
-	size_t authority = strcspn(rest, "/");
-	char *at = memrchr(rest, '@', authority);
-
-	return str_format("%.*s%s", (int)scheme, url, at ? at + 1 : rest);
 }
 
 static char *replace_all(char *text, const char *what)
@@ -296,18 +259,6 @@ static bool try_again(const struct transfer *t, CURLcode code)
 	return never_sent(code) || t->request->idempotent;
 }
 
-static bool is_same_host(const char *a, const char *b)
-{
-	const char *rest_a = strstr(a, "://"), *rest_b = strstr(b, "://");
-	size_t length;
-
-	if (!rest_a || !rest_b)
-		return false;
-	length = strcspn(rest_a + 3, "/?#");
-	return rest_a - a == rest_b - b && strncasecmp(a, b, (size_t)(rest_a - a)) == 0 &&
-	       strcspn(rest_b + 3, "/?#") == length && strncasecmp(rest_a, rest_b, length + 3) == 0;
-}
-
 static bool is_secret_header(const char *header)
 {
 	return strncasecmp(header, "authorization:", 14) == 0 ||
@@ -331,7 +282,7 @@ static bool follow(const struct http_reply *reply, char **url, struct strv *head
 	if (!str_starts(target, "https://") &&
 	    (!str_starts(target, "http://") || str_starts(*url, "https://")))
 		return false;
-	for (size_t i = headers->count; !is_same_host(*url, target) && i-- > 0;)
+	for (size_t i = headers->count; !http_same_origin(*url, target) && i-- > 0;)
 		if (is_secret_header(headers->items[i]))
 			strv_remove(headers, i);
 	free(*url);

@@ -122,6 +122,10 @@ void http_add_basic(struct strv *headers, struct strv *secrets, const char *user
 char *http_trimmed(const char *url);
 /* URL without query, fragment and user info, for people. Owned by the caller. */
 char *http_shown(const char *url);
+/* "host:port" of a URL, the scheme's own port left out; NULL: neither http nor https. Owned by the
+ * caller. */
+char *http_authority(const char *url);
+bool http_same_origin(const char *a, const char *b); /* scheme, host and port of two URLs */
 /* Text with every secret replaced by "***", control bytes by '?'. Owned by the caller. */
 char *http_scrub(const struct http *http, const char *text, size_t size);
 /* Sleeps; false: 'stop' (may be NULL) was set before it was over. */

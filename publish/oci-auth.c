@@ -254,7 +254,7 @@ int oci_send(struct publish_job *job, const struct http_request *like, struct ht
              bool *ret_unknown, struct error *err)
 {
 	struct oci *o = job->own;
-	bool ours = oci_same_origin(o->origin, like->url);
+	bool ours = http_same_origin(o->origin, like->url);
 	bool large = like->on_data || http_body_size(like->body) >= LARGE_BYTES;
 
 	for (unsigned tries = 1;; tries++) {

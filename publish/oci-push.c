@@ -109,7 +109,7 @@ static int remember(struct upload *u, struct error *err)
 	if (!u->blob->large)
 		return 0;
 	forget(u);
-	if (oci_same_origin(o->origin, u->location)) {
+	if (http_same_origin(o->origin, u->location)) {
 		json_object_set_new(slot, "upload", json_string(u->location));
 		json_object_set_new(slot, "done", json_integer((json_int_t)u->done));
 	}
@@ -202,7 +202,7 @@ static int open_upload(struct upload *u, struct error *err)
 	const char *known = u->blob->large ? publish_recalled(u->job, "upload") : NULL;
 	int result = 0;
 
-	if (known && oci_same_origin(o->origin, known) && (result = resume(u, err)) < 0)
+	if (known && http_same_origin(o->origin, known) && (result = resume(u, err)) < 0)
 		return -1;
 	return result ? 0 : start(u, err);
 }

@@ -87,35 +87,10 @@ bool oci_is_loopback(const char *host)
 	       (name == 5 && strncmp(host, "[::1]", 5) == 0);
 }
 
-/* "host:port" of a URL, the scheme's own port left out. NULL: neither http nor https. */
-static char *authority(const char *url)
-{
-	bool tls = str_starts(url, "https://");
-	const char *host = tls ? url + 8 : str_starts(url, "http://") ? url + 7 : NULL;
-	const char *usual = tls ? ":443" : ":80";
-	char *text;
-
-	if (!host || !strcspn(host, "/?#"))
-		return NULL;
-	text = mem_copy(host, strcspn(host, "/?#"));
-	if (str_ends(text, usual))
-		text[strlen(text) - strlen(usual)] = '\0';
-	return text;
-}
-
-bool oci_same_origin(const char *a, const char *b)
-{
-	CLEANUP_FREE char *host_a = authority(a);
-	CLEANUP_FREE char *host_b = authority(b);
-
-	return host_a && host_b && str_starts(a, "https") == str_starts(b, "https") &&
-	       strcasecmp(host_a, host_b) == 0;
-}
-
 /* Of URLs that others give: no user in it, nothing that would end a line or a header. */
 static bool is_plain_url(const char *url)
 {
-	CLEANUP_FREE char *host = authority(url);
+	CLEANUP_FREE char *host = http_authority(url);
 
 	for (const char *p = url; *p; p++)
 		if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f)
@@ -130,8 +105,8 @@ static size_t name_length(const char *host)
 
 bool oci_realm_is_safe(const char *origin, const char *realm)
 {
-	CLEANUP_FREE char *ours = authority(origin);
-	CLEANUP_FREE char *theirs = authority(realm);
+	CLEANUP_FREE char *ours = http_authority(origin);
+	CLEANUP_FREE char *theirs = http_authority(realm);
 
 	if (!ours || !theirs || !is_plain_url(realm))
 		return false;

@@ -403,7 +403,7 @@ static int oci_leftovers(struct publish_job *job, bool remove, struct strv *ret,
 	CLEANUP_FREE char *shown = upload ? http_shown(upload) : NULL;
 
 	(void)err;
-	if (!upload || !oci_same_origin(o->origin, upload))
+	if (!upload || !http_same_origin(o->origin, upload))
 		return 0;
 	if (remove)
 		oci_cancel(job, upload);

@@ -20,8 +20,6 @@ int oci_place_parse(struct oci_place *ret, const char *repository, struct error 
 void oci_place_free(struct oci_place *place);
 #define CLEANUP_OCI_PLACE CLEANUP(oci_place_free)
 bool oci_is_loopback(const char *host); /* with or without a port */
-/* Whether scheme, host and port of two URLs are the same. */
-bool oci_same_origin(const char *a, const char *b);
 /* Whether credentials for the registry at 'origin' may go to a token server: over https, or in
  * plain text where the registry itself is spoken to so, on its own host. */
 bool oci_realm_is_safe(const char *origin, const char *realm);

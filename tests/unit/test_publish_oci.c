@@ -148,13 +148,13 @@ static void test_urls(void)
 	check_query("http://h/u?", "http://h/u?digest=sha256%3Aab");
 	check_query("http://h/u?_state=x", "http://h/u?_state=x&digest=sha256%3Aab");
 	check_query("http://h/u?_state=x&", "http://h/u?_state=x&digest=sha256%3Aab");
-	check(oci_same_origin("https://H.example", "https://h.example:443/x?y"),
+	check(http_same_origin("https://H.example", "https://h.example:443/x?y"),
 	      "the scheme's port may be left out");
-	check(!oci_same_origin("https://h.example", "http://h.example/"),
+	check(!http_same_origin("https://h.example", "http://h.example/"),
 	      "another scheme is another origin");
-	check(!oci_same_origin("http://h:5000", "http://h:5001/"),
+	check(!http_same_origin("http://h:5000", "http://h:5001/"),
 	      "another port is another origin");
-	check(!oci_same_origin("http://h", "http://h.evil.example/"),
+	check(!http_same_origin("http://h", "http://h.evil.example/"),
 	      "a longer host is another origin");
 	check(oci_is_loopback("localhost:5000") && oci_is_loopback("127.0.0.1") &&
 	              oci_is_loopback("127.1.2.3:80") && oci_is_loopback("[::1]:5000"),
