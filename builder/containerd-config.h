@@ -38,9 +38,6 @@ struct containerd_file {
 	char *text;
 	struct toml *toml;
 	int version; /* 0: it says none */
-	/* Loaded only by a containerd that reads relative patterns so; CONTAINERD_GLOBS_UNKNOWN:
-	 * by any. */
-	enum containerd_globs only_globs;
 };
 
 /* What containerd loads: the main file, then its imports in the order in which they are merged. */
@@ -51,20 +48,19 @@ struct containerd_files {
 	size_t count;
 	int version;         /* in effect: of the main file, 1 where it says none; 0: no file */
 	struct strv imports; /* of the main file, as they stand */
-	/* Set by who knows the version; until then all files count, by whichever reading. */
+	/* Set before reading by who knows the version: what another reading would load is not there
+	 * then. Unknown: both are followed. */
 	enum containerd_globs globs;
 	/* In the directory that drop-ins would go to ("conf.d" beside the main file), but loaded by
 	 * nothing: an import of all that is in there would bring them to life. */
 	struct strv dormant;
 };
 
-/* EXIT_INPUT: a file that is no TOML, too many or too large ones, an import that is missing
- * (containerd does not start then). An import that loops is read once, as containerd does. */
+/* 'ret' is empty but for its 'globs'. EXIT_INPUT: a file that is no TOML, too many or too large
+ * ones, an import that is missing (containerd does not start then). An import that loops is read
+ * once, as containerd does. */
 int containerd_files_read(struct containerd_files *ret, struct rootfs *root, const char *main_path,
                           struct error *err);
-/* Whether containerd loads the file, as far as 'globs' tells. */
-bool containerd_file_counts(const struct containerd_files *files,
-                            const struct containerd_file *file);
 void containerd_files_free(struct containerd_files *files);
 #define CLEANUP_CONTAINERD_FILES CLEANUP(containerd_files_free)
 

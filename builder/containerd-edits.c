@@ -56,8 +56,6 @@ static void find_scope(struct plan *p)
 	for (size_t i = 0; i < p->files->count; i++) {
 		const struct containerd_file *file = &p->files->items[i];
 
-		if (!containerd_file_counts(p->files, file))
-			continue;
 		if (p->major < 2 && i > 0 && !cri_of(p, file))
 			continue;
 		if (p->major < 2)
@@ -360,7 +358,7 @@ static void note_versions(struct plan *p)
 	for (size_t i = 1; p->major >= 2 && i < p->files->count; i++) {
 		const struct containerd_file *file = &p->files->items[i];
 
-		if (containerd_file_counts(p->files, file) && file->version > p->version)
+		if (file->version > p->version)
 			strv_addf(
 				&p->edits->notes,
 				"'%s' has version %d, higher than the %d of the file that imports it, "
@@ -376,8 +374,7 @@ static int plan_all(struct plan *p)
 	find_scope(p);
 	note_versions(p);
 	for (size_t i = 0; i < p->files->count; i++)
-		if (containerd_file_counts(p->files, &p->files->items[i]) &&
-		    enable_in(p, &p->files->items[i]) < 0)
+		if (enable_in(p, &p->files->items[i]) < 0)
 			return -1;
 	if (plan_runtime(p) < 0)
 		return -1;

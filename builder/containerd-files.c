@@ -9,15 +9,10 @@
 
 #define MAX_TOTAL_BYTES (8UL * 1024 * 1024)
 
-struct pending {
-	char *path;
-	enum containerd_globs only_globs;
-};
-
 struct reading {
 	struct containerd_files *files;
 	struct rootfs *root;
-	struct pending items[CONTAINERD_MAX_FILES * 4];
+	char *pending[CONTAINERD_MAX_FILES * 4];
 	size_t count;
 	size_t total_bytes;
 	struct error *err;
@@ -113,22 +108,22 @@ static int read_file(struct containerd_file *file, struct reading *r)
 	return read_version(file, r);
 }
 
-static int add_pending(struct reading *r, const char *path, enum containerd_globs only)
+static int add_pending(struct reading *r, const char *path)
 {
-	if (r->count == sizeof(r->items) / sizeof(r->items[0]))
+	if (r->count == sizeof(r->pending) / sizeof(r->pending[0]))
 		return refuse(r, path, "too many imports");
-	r->items[r->count++] = (struct pending){str_copy(path), only};
+	r->pending[r->count++] = str_copy(path);
 	return 0;
 }
 
-static int add_matches(struct reading *r, const char *pattern, enum containerd_globs only)
+static int add_matches(struct reading *r, const char *pattern)
 {
 	CLEANUP_STRV struct strv found = {0};
 
 	if (containerd_glob(&found, r->root, pattern, r->err) < 0)
 		return -1;
 	for (size_t i = 0; i < found.count; i++)
-		if (add_pending(r, found.items[i], only) < 0)
+		if (add_pending(r, found.items[i]) < 0)
 			return -1;
 	return 0;
 }
@@ -138,18 +133,16 @@ static int add_import(struct reading *r, const struct containerd_file *from, con
 	CLEANUP_FREE char *dir = containerd_dir_of(from->path);
 	CLEANUP_FREE char *path = containerd_clean_path(dir, import);
 	CLEANUP_FREE char *old = NULL;
+	enum containerd_globs globs = r->files->globs;
 
 	if (!containerd_is_pattern(import))
-		return add_pending(r, path, from->only_globs);
+		return add_pending(r, path);
 	if (*import == '/')
-		return add_matches(r, path, from->only_globs);
+		return add_matches(r, path);
 	old = containerd_clean_path("/", import);
-	if (from->only_globs != CONTAINERD_GLOBS_FROM_FILE &&
-	    add_matches(r, old, CONTAINERD_GLOBS_FROM_ROOT) < 0)
+	if (globs != CONTAINERD_GLOBS_FROM_FILE && add_matches(r, old) < 0)
 		return -1;
-	return from->only_globs != CONTAINERD_GLOBS_FROM_ROOT
-	               ? add_matches(r, path, CONTAINERD_GLOBS_FROM_FILE)
-	               : 0;
+	return globs != CONTAINERD_GLOBS_FROM_ROOT ? add_matches(r, path) : 0;
 }
 
 static int add_imports(struct reading *r, const struct containerd_file *from)
@@ -183,32 +176,28 @@ static int is_there(struct reading *r, const char *path)
 }
 
 /* The next file that is waiting. */
-static int load(struct reading *r, const struct pending *next)
+static int load(struct reading *r, const char *path)
 {
 	struct containerd_files *files = r->files;
-	struct containerd_file *file = find_file(files, next->path);
+	struct containerd_file *file;
 	int there;
 
-	if (file) {
-		if (file->only_globs != next->only_globs)
-			file->only_globs = CONTAINERD_GLOBS_UNKNOWN;
+	if (find_file(files, path))
 		return 0;
-	}
 	if (files->count == CONTAINERD_MAX_FILES)
-		return refuse(r, next->path, "too many files are imported");
-	there = is_there(r, next->path);
+		return refuse(r, path, "too many files are imported");
+	there = is_there(r, path);
 	if (there < 0)
 		return -1;
 	if (!there) {
-		refuse(r, next->path, "it is imported, but missing");
+		refuse(r, path, "it is imported, but missing");
 		return error_hint(r->err,
 		                  "containerd does not start then; take it out of 'imports', "
 		                  "or put the file there");
 	}
 	files->items = mem_grow(files->items, files->count + 1, sizeof(*files->items));
 	file = &files->items[files->count++];
-	*file = (struct containerd_file){.path = str_copy(next->path),
-	                                 .only_globs = next->only_globs};
+	*file = (struct containerd_file){.path = str_copy(path)};
 	if (read_file(file, r) < 0)
 		return -1;
 	return add_imports(r, file);
@@ -216,12 +205,12 @@ static int load(struct reading *r, const struct pending *next)
 
 static int load_all(struct reading *r, const char *main_path)
 {
-	int rc = add_pending(r, main_path, 0);
+	int rc = add_pending(r, main_path);
 
 	for (size_t i = 0; rc == 0 && i < r->count; i++)
-		rc = load(r, &r->items[i]);
+		rc = load(r, r->pending[i]);
 	for (size_t i = 0; i < r->count; i++)
-		free(r->items[i].path);
+		free(r->pending[i]);
 	return rc;
 }
 
@@ -253,7 +242,8 @@ static void take_main(struct containerd_files *files)
 int containerd_files_read(struct containerd_files *ret, struct rootfs *root, const char *main_path,
                           struct error *err)
 {
-	CLEANUP_CONTAINERD_FILES struct containerd_files files = {.main_path = str_copy(main_path)};
+	CLEANUP_CONTAINERD_FILES struct containerd_files files = {.main_path = str_copy(main_path),
+	                                                          .globs = ret->globs};
 	struct reading r = {.files = &files, .root = root, .err = err};
 	int there = is_there(&r, main_path);
 
@@ -280,12 +270,6 @@ void containerd_files_free(struct containerd_files *files)
 	strv_free(&files->imports);
 	strv_free(&files->dormant);
 	*files = (struct containerd_files){0};
-}
-
-bool containerd_file_counts(const struct containerd_files *files,
-                            const struct containerd_file *file)
-{
-	return !file->only_globs || !files->globs || file->only_globs == files->globs;
 }
 
 bool containerd_disables_cri(const struct toml *toml)

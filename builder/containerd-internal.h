@@ -17,12 +17,22 @@
  * caller. */
 char *containerd_find_program(struct rootfs *root, const char *name);
 bool containerd_is_program(struct rootfs *root, const char *path);
-/* The first of the marks' texts that is in a program: what stands behind the mark, of letters that
- * versions have; NULL: none is. Owned by the caller. */
-char *containerd_version_behind(struct rootfs *root, const char *path, const char *mark);
-bool containerd_program_has(struct rootfs *root, const char *path, const char *text);
+/* A program's bytes, some hundred MiB: read once for all questions, and freed right after them. */
+struct containerd_bytes {
+	char *data; /* a NUL is behind it; NULL: as good as empty */
+	size_t size;
+};
+/* EXIT_INPUT: it is no program, or too large. */
+int containerd_bytes_read(struct containerd_bytes *ret, struct rootfs *root, const char *path,
+                          struct error *err);
+bool containerd_bytes_have(const struct containerd_bytes *bytes, const char *text);
+/* What stands behind the mark, of letters that versions have; NULL: it is not there. Owned by the
+ * caller. */
+char *containerd_version_behind(const struct containerd_bytes *bytes, const char *mark);
 /* "1.31.3" in front of a text like "+k0s."; NULL: none. Owned by the caller. */
-char *containerd_version_before(struct rootfs *root, const char *path, const char *mark);
+char *containerd_version_before(const struct containerd_bytes *bytes, const char *mark);
+void containerd_bytes_free(struct containerd_bytes *bytes);
+#define CLEANUP_CONTAINERD_BYTES CLEANUP(containerd_bytes_free)
 /* The first word like a version in what "PROGRAM --version" prints; NULL: it cannot be run, or
  * prints none. Owned by the caller. */
 char *containerd_ask_version(struct rootfs *root, const char *program);
@@ -133,9 +143,9 @@ int containerd_add_digests(struct strv *ret, struct rootfs *root, const char *ma
 /* EXIT_PROOF, with what containerd_dump_judge() found. */
 int containerd_not_so(const struct containerd *c, const struct strv *complaints, struct error *err);
 
-/* --- proof-containerd.c: points that 'inspect' has too; bad, or a note where nobody wants it ---
- */
+/* --- proof-containerd.c: points that 'inspect' has too --- */
 
+/* Bad, or a note where nobody wants it. */
 int containerd_judge_cdi(struct findings *f, struct rootfs *root, bool wanted, struct error *err);
 void containerd_judge_binary(struct findings *f, struct rootfs *root, const char *binary,
                              bool wanted);

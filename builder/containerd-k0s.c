@@ -9,40 +9,48 @@
 #include "containerd-config-internal.h"
 #include "containerd-internal.h"
 
-#define K0S_DROPIN CONTAINERD_K0S_DIR "/" CONTAINERD_DROPIN_NAME
+#define K0S_DROPIN     CONTAINERD_K0S_DIR "/" CONTAINERD_DROPIN_NAME
+#define HINT_BY_SCRIPT "write '" CONTAINERD_K0S_DIR "/nvidia.toml' by a script (--run)"
 
-/* The numbers of its release, 0 where they cannot be told. */
-static void k0s_release(const struct containerd *c, struct rootfs *root, int ret[3])
-{
-	CLEANUP_FREE char *version = containerd_version_before(root, c->manager_program, "+k0s.");
-
-	memset(ret, 0, 3 * sizeof(*ret));
-	if (version)
-		containerd_version_numbers(version, ret);
-}
+/* What its program tells of itself. */
+struct k0s {
+	int v[3];   /* its release; 0: it cannot be told */
+	int schema; /* the version of it; 0: it cannot be told */
+};
 
 static bool is_from(const int v[3], int minor, int patch)
 {
 	return v[0] > 1 || (v[0] == 1 && (v[1] > minor || (v[1] == minor && v[2] >= patch)));
 }
 
-/* The version of the schema; 0: it cannot be told. A module more may be another library's wish:
- * containerd 2 came with 1.36. */
-static int k0s_schema(const struct containerd *c, struct rootfs *root)
+/* A module more may be another library's wish: containerd 2 came with 1.36. */
+static int k0s_schema(const struct containerd_bytes *bytes, const int v[3])
 {
-	bool one, two;
-	int v[3];
+	bool one = containerd_bytes_have(bytes, "\tgithub.com/containerd/containerd\tv1.");
+	bool two = containerd_bytes_have(bytes, "\tgithub.com/containerd/containerd/v2\tv2.");
 
-	if (!c->manager_program)
-		return 0;
-	k0s_release(c, root, v);
-	one = containerd_program_has(root, c->manager_program,
-	                             "\tgithub.com/containerd/containerd\tv1.");
-	two = containerd_program_has(root, c->manager_program,
-	                             "\tgithub.com/containerd/containerd/v2\tv2.");
 	if (one && two)
 		return v[0] ? is_from(v, 36, 0) ? 3 : 2 : 0;
 	return one ? 2 : two ? 3 : 0;
+}
+
+/* All 0 where the program is not there yet. Read anew for each check: a script may have put another
+ * one there. */
+static int k0s_read(struct k0s *ret, const struct containerd *c, struct rootfs *root,
+                    struct error *err)
+{
+	CLEANUP_CONTAINERD_BYTES struct containerd_bytes bytes = {0};
+	CLEANUP_FREE char *version = NULL;
+	struct k0s k = {0};
+
+	if (c->manager_program && containerd_bytes_read(&bytes, root, c->manager_program, err) < 0)
+		return error_hint(err, HINT_BY_SCRIPT);
+	version = containerd_version_before(&bytes, "+k0s.");
+	if (version)
+		containerd_version_numbers(version, k.v);
+	k.schema = k0s_schema(&bytes, k.v);
+	*ret = k;
+	return 0;
 }
 
 /* Whether k0s takes the file for its own: by its first line. Before 1.30 it wrote an empty one in
@@ -57,11 +65,9 @@ static bool is_own(const char *text, const int v[3])
 }
 
 /* Drop-ins in the order of their names: each value for itself, the last one counts. */
-static int k0s_dropins(struct containerd_files *ret, const struct containerd *c,
+static int k0s_dropins(struct containerd_files *ret, int version, const struct containerd *c,
                        struct rootfs *root, bool make_default, struct error *err)
 {
-	int version = k0s_schema(c, root);
-
 	if (containerd_dropins_read(ret, root, CONTAINERD_K0S_DIR, CONTAINERD_DROPIN_NAME, err) < 0)
 		return -1;
 	ret->version = version;
@@ -86,13 +92,12 @@ int containerd_k0s_check(const struct containerd *c, struct rootfs *root, bool m
 {
 	CLEANUP_CONTAINERD_FILES struct containerd_files dropins = {0};
 	CLEANUP_FREE char *text = NULL;
-	int v[3] = {0};
+	struct k0s k;
 
-	if (containerd_read_text(&text, root, c->config_path, err) < 0)
+	if (containerd_read_text(&text, root, c->config_path, err) < 0 ||
+	    k0s_read(&k, c, root, err) < 0)
 		return -1;
-	if (c->manager_program)
-		k0s_release(c, root, v);
-	if (text && !is_own(text, v)) {
+	if (text && !is_own(text, k.v)) {
 		error_set(err,
 		          "'%s' is not k0s's own any more, so that k0s merges no drop-in into it",
 		          c->config_path);
@@ -104,20 +109,18 @@ int containerd_k0s_check(const struct containerd *c, struct rootfs *root, bool m
 		error_set(err,
 		          "cannot tell which containerd k0s will bring: the image does not have "
 		          "the program yet");
-		return containerd_refuse(err, "put the k0s program into the image before, or write "
-		                              "'" CONTAINERD_K0S_DIR
-		                              "/nvidia.toml' by a script (--run)");
+		return containerd_refuse(
+			err, "put the k0s program into the image before, or " HINT_BY_SCRIPT);
 	}
-	if (!is_from(v, 27, 1)) {
+	if (!is_from(k.v, 27, 1)) {
 		error_set(err, "'%s' is no k0s of 1.27.1 or later, which merges drop-ins",
 		          c->manager_program);
 		return containerd_refuse(err, "give the image a newer k0s");
 	}
-	if (k0s_schema(c, root))
-		return k0s_dropins(&dropins, c, root, make_default, err);
+	if (k.schema)
+		return k0s_dropins(&dropins, k.schema, c, root, make_default, err);
 	error_set(err, "cannot tell which containerd '%s' brings", c->manager_program);
-	return containerd_refuse(err,
-	                         "write '" CONTAINERD_K0S_DIR "/nvidia.toml' by a script (--run)");
+	return containerd_refuse(err, HINT_BY_SCRIPT);
 }
 
 static char *k0s_text(const struct containerd_setup *setup, int version, const struct strv *options)
@@ -143,15 +146,17 @@ static char *k0s_text(const struct containerd_setup *setup, int version, const s
 int containerd_k0s_set_up(struct containerd_result *r, const struct containerd_setup *setup,
                           struct error *err)
 {
-	int version = k0s_schema(setup->containerd, setup->root);
+	const struct containerd *c = setup->containerd;
 	CLEANUP_CONTAINERD_FILES struct containerd_files dropins = {0};
 	CLEANUP_CONTAINERD_LOOK struct containerd_look runc = {0};
 	CLEANUP_FREE char *text = NULL;
+	struct k0s k;
 
-	if (k0s_dropins(&dropins, setup->containerd, setup->root, setup->make_default, err) < 0)
+	if (k0s_read(&k, c, setup->root, err) < 0 ||
+	    k0s_dropins(&dropins, k.schema, c, setup->root, setup->make_default, err) < 0)
 		return -1;
 	containerd_look_at(&runc, &dropins, 2, "runc"); /* k0s merges as 2.x does */
-	text = k0s_text(setup, version, &runc.options);
+	text = k0s_text(setup, k.schema, &runc.options);
 	if (rootfs_write(setup->root, K0S_DROPIN, text, strlen(text), 0644, err) < 0)
 		return -1;
 	r->by = str_copy("gpuimg");
@@ -159,6 +164,6 @@ int containerd_k0s_set_up(struct containerd_result *r, const struct containerd_s
 	strv_addf(&r->notes,
 	          "'" K0S_DROPIN "' is in version %d, that of k0s's containerd, which cannot be "
 	          "asked in the build",
-	          version);
+	          k.schema);
 	return containerd_add_digest(&r->files, setup->root, K0S_DROPIN, err);
 }

@@ -16,7 +16,7 @@ static const struct toml_node *cri_of(const struct containerd_files *files, size
 	int version = own ? own : i == 0 || major >= 2 ? 1 : files->version;
 	const struct toml_node *root = files->items[i].toml ? &files->items[i].toml->root : NULL;
 
-	if (!root || !containerd_file_counts(files, &files->items[i]))
+	if (!root)
 		return NULL;
 	/* 2.0 to 2.2 migrate nothing any more once one file is of version 3: see
 	 * containerd-config.h */

@@ -53,22 +53,33 @@ char *containerd_find_program(struct rootfs *root, const char *name)
 	return find_in_opt(root, name);
 }
 
-static char *read_program(struct rootfs *root, const char *path, size_t *ret_size)
+int containerd_bytes_read(struct containerd_bytes *ret, struct rootfs *root, const char *path,
+                          struct error *err)
 {
-	CLEANUP_ERROR struct error ignored = ERROR_INIT;
 	void *data = NULL;
+	size_t size;
 
-	if (!containerd_is_program(root, path) ||
-	    rootfs_read(root, path, PROGRAM_MAX_BYTES, &data, ret_size, &ignored) < 0)
-		return NULL;
-	return data;
+	if (!containerd_is_program(root, path)) {
+		error_set(err, "cannot tell what '%s' is: it is not there, or no program", path);
+		return error_code(err, EXIT_INPUT);
+	}
+	if (rootfs_read(root, path, PROGRAM_MAX_BYTES, &data, &size, err) < 0)
+		return error_prefix(err, "cannot tell which release '%s' is", path);
+	*ret = (struct containerd_bytes){data, size};
+	return 0;
 }
 
-char *containerd_version_behind(struct rootfs *root, const char *path, const char *mark)
+void containerd_bytes_free(struct containerd_bytes *bytes)
 {
-	size_t size, length;
-	CLEANUP_FREE char *data = read_program(root, path, &size);
-	const char *at = data ? memmem(data, size, mark, strlen(mark)) : NULL;
+	free(bytes->data);
+	*bytes = (struct containerd_bytes){0};
+}
+
+char *containerd_version_behind(const struct containerd_bytes *bytes, const char *mark)
+{
+	const char *data = bytes->data;
+	const char *at = data ? memmem(data, bytes->size, mark, strlen(mark)) : NULL;
+	size_t length;
 
 	if (!at)
 		return NULL;
@@ -77,14 +88,14 @@ char *containerd_version_behind(struct rootfs *root, const char *path, const cha
 	return length > 0 && length < VERSION_MAX ? mem_copy(at, length) : NULL;
 }
 
-char *containerd_version_before(struct rootfs *root, const char *path, const char *mark)
+char *containerd_version_before(const struct containerd_bytes *bytes, const char *mark)
 {
-	size_t size;
-	CLEANUP_FREE char *data = read_program(root, path, &size);
+	const char *data = bytes->data;
 	const char *from = data;
 
 	while (from) {
-		const char *end = memmem(from, size - (size_t)(from - data), mark, strlen(mark));
+		size_t left = bytes->size - (size_t)(from - data);
+		const char *end = memmem(from, left, mark, strlen(mark));
 		const char *at = end;
 
 		while (at && at > data && end - at < VERSION_MAX &&
@@ -97,12 +108,9 @@ char *containerd_version_before(struct rootfs *root, const char *path, const cha
 	return NULL;
 }
 
-bool containerd_program_has(struct rootfs *root, const char *path, const char *text)
+bool containerd_bytes_have(const struct containerd_bytes *bytes, const char *text)
 {
-	size_t size;
-	CLEANUP_FREE char *data = read_program(root, path, &size);
-
-	return data && memmem(data, size, text, strlen(text));
+	return bytes->data && memmem(bytes->data, bytes->size, text, strlen(text));
 }
 
 char *containerd_ask_version(struct rootfs *root, const char *program)

@@ -243,15 +243,15 @@ static char *rancher_dropin(const struct containerd *c)
 }
 
 /* Whether the option is there, and nothing that is read later says otherwise. */
-static int check_default(const struct containerd *c, struct rootfs *root, struct error *err)
+static int check_default(const struct containerd *c, struct rootfs *root, bool has_option,
+                         struct error *err)
 {
 	const char *name = containerd_manager_name(c->manager);
 	CLEANUP_FREE char *ours = rancher_dropin(c);
 	CLEANUP_FREE char *value = NULL;
 	CLEANUP_FREE char *file = NULL;
 
-	if (!c->manager_program ||
-	    !containerd_program_has(root, c->manager_program, DEFAULT_USAGE)) {
+	if (!has_option) {
 		error_set(err, "cannot make '" CONTAINERD_RUNTIME_NAME "' the default runtime: %s",
 		          c->manager_program ? "this release has no option for it"
 		                             : "the image does not have the program yet");
@@ -275,21 +275,44 @@ static const int with_cgroup[][3] = {{1, 25, 15}, {1, 26, 10}, {1, 27, 7}, {1, 2
 #define WITH_CGROUP (sizeof(with_cgroup) / sizeof(with_cgroup[0]))
 
 /* The first builds of these stop at each start once they have found a runtime (k3s issue 8754). */
-static int check_release(const struct containerd *c, struct rootfs *root, struct error *err)
+static int check_release(const struct containerd *c, const struct containerd_bytes *bytes,
+                         struct error *err)
 {
 	const char *suffix = c->manager == CONTAINERD_RKE2 ? "rke2r1" : "k3s1";
 
-	for (size_t i = 0; i < WITH_CGROUP && c->manager_program; i++) {
+	for (size_t i = 0; i < WITH_CGROUP; i++) {
 		CLEANUP_FREE char *version =
 			str_format("v%d.%d.%d+%s", with_cgroup[i][0], with_cgroup[i][1],
 		                   with_cgroup[i][2], suffix);
 
-		if (!containerd_program_has(root, c->manager_program, version))
+		if (!containerd_bytes_have(bytes, version))
 			continue;
 		error_set(err, "%s %s does not start where 'nvidia-container-runtime' is there",
 		          containerd_manager_name(c->manager), version);
 		return containerd_refuse(err, "give the image a later release of it");
 	}
+	return 0;
+}
+
+/* Its program's bytes; none where it is not there yet. Read anew for each check: a script may have
+ * put another one there. */
+static int read_bytes(struct containerd_bytes *ret, const struct containerd *c, struct rootfs *root,
+                      struct error *err)
+{
+	if (!c->manager_program || containerd_bytes_read(ret, root, c->manager_program, err) == 0)
+		return 0;
+	return error_hint(err, "give the image a release of it as it is published");
+}
+
+/* What its program alone tells. */
+static int check_program(const struct containerd *c, struct rootfs *root, bool *ret_has_default,
+                         struct error *err)
+{
+	CLEANUP_CONTAINERD_BYTES struct containerd_bytes bytes = {0};
+
+	if (read_bytes(&bytes, c, root, err) < 0 || check_release(c, &bytes, err) < 0)
+		return -1;
+	*ret_has_default = containerd_bytes_have(&bytes, DEFAULT_USAGE);
 	return 0;
 }
 
@@ -303,21 +326,24 @@ static bool lacks_cgroup(const int v[3])
 	return false;
 }
 
-static void note_release(struct containerd_result *r, const struct containerd *c,
-                         struct rootfs *root)
+static int note_release(struct containerd_result *r, const struct containerd *c,
+                        struct rootfs *root, struct error *err)
 {
 	const char *mark = c->manager == CONTAINERD_RKE2 ? "+rke2r" : "+k3s";
-	CLEANUP_FREE char *version =
-		c->manager_program ? containerd_version_before(root, c->manager_program, mark)
-				   : NULL;
+	CLEANUP_CONTAINERD_BYTES struct containerd_bytes bytes = {0};
+	CLEANUP_FREE char *version = NULL;
 	int v[3];
 
+	if (read_bytes(&bytes, c, root, err) < 0)
+		return -1;
+	version = containerd_version_before(&bytes, mark);
 	if (version && containerd_version_numbers(version, v) && lacks_cgroup(v))
 		strv_addf(
 			&r->notes,
 			"%s %s gives the runtime no SystemdCgroup: where systemd makes the cgroups, "
 			"its pods are killed; later releases do",
 			containerd_manager_name(c->manager), version);
+	return 0;
 }
 
 /* --- All of it --- */
@@ -326,8 +352,9 @@ int containerd_rancher_check(const struct containerd *c, struct rootfs *root, bo
                              struct error *err)
 {
 	CLEANUP_FREE char *dir = NULL;
+	bool has_default;
 
-	if (check_release(c, root, err) < 0 || check_socket(c, root, err) < 0 ||
+	if (check_program(c, root, &has_default, err) < 0 || check_socket(c, root, err) < 0 ||
 	    rancher_dir(c, root, &dir, err) < 0)
 		return -1;
 	if (dir && (check_template(c, root, dir, err) < 0 ||
@@ -335,7 +362,7 @@ int containerd_rancher_check(const struct containerd *c, struct rootfs *root, bo
 		return -1;
 	if (check_place(c, err) < 0)
 		return -1;
-	return make_default ? check_default(c, root, err) : 0;
+	return make_default ? check_default(c, root, has_default, err) : 0;
 }
 
 int containerd_rancher_set_up(struct containerd_result *r, const struct containerd_setup *setup,
@@ -349,7 +376,8 @@ int containerd_rancher_set_up(struct containerd_result *r, const struct containe
 	r->by = str_copy(containerd_manager_name(c->manager));
 	strv_addf(&r->notes, "%s finds '%s' at each start, and makes it the runtime '%s'", r->by,
 	          c->runtime_binary, CONTAINERD_RUNTIME_NAME);
-	note_release(r, c, setup->root);
+	if (note_release(r, c, setup->root, err) < 0)
+		return -1;
 	if (!setup->make_default)
 		return 0;
 	if (rootfs_write(setup->root, path, text, strlen(text), 0644, err) < 0)

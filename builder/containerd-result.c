@@ -21,14 +21,12 @@ int containerd_add_digest(struct strv *ret, struct rootfs *root, const char *pat
 int containerd_add_digests(struct strv *ret, struct rootfs *root, const char *main_path,
                            enum containerd_globs globs, struct error *err)
 {
-	CLEANUP_CONTAINERD_FILES struct containerd_files files = {0};
+	CLEANUP_CONTAINERD_FILES struct containerd_files files = {.globs = globs};
 
 	if (containerd_files_read(&files, root, main_path, err) < 0)
 		return -1;
-	files.globs = globs;
 	for (size_t i = 0; i < files.count; i++)
-		if (containerd_file_counts(&files, &files.items[i]) &&
-		    containerd_add_digest(ret, root, files.items[i].path, err) < 0)
+		if (containerd_add_digest(ret, root, files.items[i].path, err) < 0)
 			return -1;
 	return 0;
 }

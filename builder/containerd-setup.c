@@ -360,10 +360,9 @@ static int set_up_plain(struct job *j, struct containerd_result *ret, struct err
 	CLEANUP_FREE char *by_ctk = str_format("nvidia-ctk %s", j->c->ctk_version);
 	int done;
 
-	if (containerd_files_read(&j->files, j->root, j->c->config_path, err) < 0)
-		return -1;
 	j->files.globs = j->c->globs;
-	if (read_before(j, err) < 0)
+	if (containerd_files_read(&j->files, j->root, j->c->config_path, err) < 0 ||
+	    read_before(j, err) < 0)
 		return -1;
 	j->runtime = (struct containerd_runtime){.name = CONTAINERD_RUNTIME_NAME,
 	                                         .binary = j->c->runtime_binary,

@@ -154,6 +154,17 @@ static int take_unit(struct containerd *c, struct rootfs *root, struct log *log,
 	return 0;
 }
 
+/* What the linker left in the program; NULL: nothing, or it cannot be read. */
+static char *version_in(struct rootfs *root, const char *program)
+{
+	CLEANUP_ERROR struct error ignored = ERROR_INIT;
+	CLEANUP_CONTAINERD_BYTES struct containerd_bytes bytes = {0};
+
+	if (containerd_bytes_read(&bytes, root, program, &ignored) < 0)
+		return NULL;
+	return containerd_version_behind(&bytes, "/version.Version=");
+}
+
 static void find_version(struct containerd *c, struct rootfs *root, const struct strv *packages,
                          bool may_run)
 {
@@ -167,7 +178,7 @@ static void find_version(struct containerd *c, struct rootfs *root, const struct
 	if (!c->version && may_run)
 		c->version = containerd_ask_version(root, c->program);
 	if (!c->version)
-		c->version = containerd_version_behind(root, c->program, "/version.Version=");
+		c->version = version_in(root, c->program);
 }
 
 static int find_plain(struct containerd *c, struct rootfs *root, const struct strv *packages,

@@ -205,15 +205,16 @@ static void judge_managed(struct reading *r)
 	containerd_judge_binary(&r->in->findings, r->in->root, r->c.runtime_binary, true);
 }
 
-static void judge(struct reading *r, bool there)
+/* Where it could not be told whether there is one (-1), nothing more is said of it. */
+static void judge(struct reading *r, int found)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 
-	if (!there && r->wanted && containerd_none(r->in->root, &err) < 0)
+	if (found == 0 && r->wanted && containerd_none(r->in->root, &err) < 0)
 		tell(r, "containerd.runtime", "%s", err.message);
-	else if (there && r->c.manager == CONTAINERD_PLAIN)
+	else if (found > 0 && r->c.manager == CONTAINERD_PLAIN)
 		judge_plain(r);
-	else if (there)
+	else if (found > 0)
 		judge_managed(r);
 	if (containerd_judge_cdi(&r->in->findings, r->in->root, r->wanted != NULL, &err) < 0)
 		finding_note(&r->in->findings, "inspect.unread", "%s", err.message);
@@ -221,15 +222,16 @@ static void judge(struct reading *r, bool there)
 
 /* --- Reading --- */
 
-/* Whether a containerd is there, by its program or by who brings it. */
-static bool find(struct reading *r)
+/* A containerd by its program, or by who brings it: 1, 0: there is none, -1: it cannot be told,
+ * which is said. */
+static int find(struct reading *r)
 {
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	int found = containerd_find(&r->c, r->in->root, &r->in->packages, false, NULL, &err);
 
 	if (found < 0)
 		tell(r, "inspect.unread", "%s", err.message);
-	return found > 0;
+	return found;
 }
 
 static void read_files(struct reading *r)
@@ -237,11 +239,10 @@ static void read_files(struct reading *r)
 	CLEANUP_ERROR struct error err = ERROR_INIT;
 	bool plain = r->c.config_path && r->c.manager == CONTAINERD_PLAIN;
 
+	r->files.globs = r->c.globs;
 	if (containerd_files_read(&r->files, r->in->root,
-	                          plain ? r->c.config_path : CONTAINERD_MAIN_PATH, &err) == 0) {
-		r->files.globs = r->c.globs;
+	                          plain ? r->c.config_path : CONTAINERD_MAIN_PATH, &err) == 0)
 		return;
-	}
 	if (plain && r->wanted)
 		tell(r, "containerd.runtime", "%s", err.message);
 	else
@@ -265,7 +266,7 @@ static const char *version_from(const struct reading *r, const char **ret_versio
 	return r->c.program ? r->c.program : r->c.manager_program;
 }
 
-static json_t *facts(const struct reading *r, bool there)
+static json_t *facts(const struct reading *r, int found)
 {
 	CLEANUP_STRV struct strv files = {0};
 	CLEANUP_FREE char *name = containerd_look_default(&r->files, r->c.major);
@@ -273,12 +274,11 @@ static json_t *facts(const struct reading *r, bool there)
 	const char *from = version_from(r, &version);
 
 	for (size_t i = 0; i < r->files.count; i++)
-		if (containerd_file_counts(&r->files, &r->files.items[i]))
-			strv_add(&files, r->files.items[i].path);
+		strv_add(&files, r->files.items[i].path);
 	return json_pack("{s:o, s:o, s:o, s:o, s:i, s:o, s:o, s:o}", "version", json_text(version),
 	                 "from", json_text(from), "manager",
-	                 json_text(there ? containerd_manager_name(r->c.manager) : NULL), "files",
-	                 json_text_list(&files), "config_version", r->files.version,
+	                 json_text(found > 0 ? containerd_manager_name(r->c.manager) : NULL),
+	                 "files", json_text_list(&files), "config_version", r->files.version,
 	                 "default_runtime", json_text(name), "runtime_binary",
 	                 json_text(r->c.runtime_binary), "runtimes", json_incref(r->runtimes));
 }
@@ -289,7 +289,7 @@ void inspect_containerd(struct inspect *in, const struct inspect_want *want)
 	                    .runtimes = json_array(),
 	                    .wanted = want->containerd_runtime,
 	                    .wants_default = want->containerd_runtime && want->default_runtime};
-	bool there = find(&r);
+	int found = find(&r);
 
 	read_files(&r);
 	list_runtimes(&r);
@@ -301,8 +301,8 @@ void inspect_containerd(struct inspect *in, const struct inspect_want *want)
 			"'%s' disables the CRI plugin: no kubelet can use this containerd, and "
 			"no runtime of it counts",
 			r.files.main_path);
-	judge(&r, there);
-	json_object_set_new(in->facts, "containerd", facts(&r, there));
+	judge(&r, found);
+	json_object_set_new(in->facts, "containerd", facts(&r, found));
 	json_decref(r.runtimes);
 	containerd_files_free(&r.files);
 	containerd_free(&r.c);

@@ -289,6 +289,16 @@ relative_pattern() { # suite, SystemdCgroup
 	nothing_else
 }
 
+# What it does not load disables nothing, and what such a file imports need not be there.
+unloaded_pattern() { # suite
+	fresh "$1" <<<$'version = 2\nimports = ["conf.d/*.toml"]'
+	put "$dir/etc/containerd/conf.d/x.toml" 0644 <<<$'disabled_plugins = ["cri"]\nimports = ["/none.toml"]'
+	good 'version 2 with a relative pattern for a file that disables CRI' false
+	nothing_else
+	grep -q '^disabled_plugins = \[\]' "$before"
+	[ "$(cat "$dir/etc/containerd/conf.d/x.toml")" = $'disabled_plugins = ["cri"]\nimports = ["/none.toml"]' ]
+}
+
 # A relative import counts from the path that containerd is given, not from where a link there leads.
 behind_link() { # suite
 	fresh "$1" </dev/null
@@ -510,6 +520,7 @@ ctk_cases() {
 
 @test "containerd 1.6: relative imports count from where it looks for them, a byte order mark is kept" {
 	relative_pattern bookworm false
+	unloaded_pattern bookworm
 	behind_link bookworm
 	byte_order_mark bookworm
 }

@@ -5,6 +5,7 @@
  * asks real ones.
  */
 #include "builder/containerd-internal.h"
+#include "builder/inspect-internal.h"
 #include "fake-writable.h"
 #include "tap.h"
 
@@ -608,6 +609,63 @@ static void test_k0s(void)
 	      "a configuration that the user has taken over is refused by name");
 }
 
+/* --- Programs of some hundred MiB --- */
+
+struct counted {
+	struct fake_writable w; /* first: read() gets it */
+	const char *path;
+	int reads;
+};
+
+static int counted_read(struct rootfs *r, const char *path, size_t max_bytes, void **ret,
+                        size_t *ret_size, struct error *err)
+{
+	struct counted *c = (struct counted *)r;
+
+	c->reads += strcmp(path, c->path) == 0;
+	return fw_read(r, path, max_bytes, ret, ret_size, err);
+}
+
+static void check_reads(const char *path, const char *program, const char *sentence)
+{
+	struct counted c = {.w = fake_writable(), .path = path};
+	struct rootfs_ops ops = *c.w.base.ops;
+	struct found f = {0};
+	CLEANUP_ERROR struct error err = ERROR_INIT;
+
+	ops.read = counted_read;
+	c.w.base.ops = &ops;
+	fw_program(&c.w, path, program);
+	fw_program(&c.w, "/usr/bin/nvidia-container-runtime", "x");
+	f = look(&c.w, "");
+	check(f.result == 1 && containerd_check(&f.c, &c.w.base, true, &err) == 0 && c.reads == 1,
+	      "%s", sentence);
+	printf("# %d times\n", c.reads);
+	found_free(&f);
+	fake_writable_free(&c.w);
+}
+
+static void check_too_large(const char *path, const char *program, const char *sentence)
+{
+	CLEANUP_FAKE struct fake_writable w = fake_writable();
+	CLEANUP_TRIED struct tried t = {0};
+
+	fw_program(&w, path, program);
+	fw_program(&w, "/usr/bin/nvidia-container-runtime", "x");
+	fw_find(&w.base, path)->size = 512UL * 1024 * 1024 + 1;
+	t = try(&w, true);
+	check(is_refused(&t, "larger than") && strstr(t.err.message, path), "%s", sentence);
+}
+
+static void test_large_programs(void)
+{
+	check_reads("/usr/local/bin/k0s", DEP_ONE, "k0s's program is read once in a check");
+	check_reads("/usr/local/bin/k3s", USAGE, "so is k3s's");
+	check_too_large("/usr/local/bin/k0s", DEP_ONE,
+	                "a k0s that is too large to be looked through is refused for that");
+	check_too_large("/usr/local/bin/k3s", USAGE, "so is a k3s");
+}
+
 /* --- What was done is taken back --- */
 
 static void test_snapshot(void)
@@ -791,6 +849,30 @@ static void test_disabled_by_import(void)
 	t = try(&p.w, false);
 	check(is_refused(&t, "imports disables the CRI plugin"),
 	      "a CRI plugin that an imported file disables is refused");
+}
+
+/* A file that this containerd does not load: 1.6.20 looks for relative patterns in /. */
+static void put_unloaded(struct plain *p)
+{
+	fw_text(&p->w, MAIN, "version = 2\nimports = [\"conf.d/*.toml\"]\n");
+	fw_text(&p->w, "/etc/containerd/conf.d/x.toml",
+	        "version = 2\ndisabled_plugins = [\"cri\"]\n");
+}
+
+static void test_disabled_where_nothing_reads(void)
+{
+	CLEANUP_PLAIN struct plain old = plain(false, NONE);
+	CLEANUP_PLAIN struct plain new = plain(false, NONE);
+	CLEANUP_TRIED struct tried a = {0};
+	CLEANUP_TRIED struct tried b = {0};
+
+	put_unloaded(&old);
+	a = try_with(&old.w, "containerd=1.6.20~ds1-1", false);
+	check(a.code == 0 && strv_has(&a.result.edited, MAIN),
+	      "a file that this containerd does not load disables nothing");
+	put_unloaded(&new);
+	b = try_with(&new.w, "containerd=1.6.30", false);
+	check(is_refused(&b, "imports disables the CRI plugin"), "one that loads it is refused");
 }
 
 /* A main file of its own directory, by a link, and nothing there yet that it imports. */
@@ -1009,6 +1091,67 @@ static void test_proof(void)
 	      "a runtime without its program is bad");
 }
 
+/* --- What 'inspect' says --- */
+
+struct seen {
+	struct inspect in;
+	char *text; /* "ID: MESSAGE" of each that is bad or a note */
+};
+
+static void seen_free(struct seen *s)
+{
+	findings_free(&s->in.findings);
+	strv_free(&s->in.packages);
+	json_decref(s->in.facts);
+	free(s->text);
+}
+#define CLEANUP_SEEN CLEANUP(seen_free)
+
+static struct seen see(struct fake_writable *w, const char *packages)
+{
+	const struct inspect_want want = {.containerd_runtime = "nvidia"};
+	struct seen s = {.in = {.root = &w->base,
+	                        .packages = strv_split(packages, " "),
+	                        .facts = json_object()}};
+	CLEANUP_STRV struct strv lines = {0};
+
+	inspect_containerd(&s.in, &want);
+	for (size_t i = 0; i < s.in.findings.count; i++)
+		if (s.in.findings.items[i].verdict != FINDING_OK)
+			strv_addf(&lines, "%s: %s", s.in.findings.items[i].id,
+			          s.in.findings.items[i].what);
+	s.text = strv_join(&lines, "\n");
+	return s;
+}
+
+static void test_inspect(void)
+{
+	CLEANUP_PLAIN struct plain p = plain(false, NONE);
+	CLEANUP_TRIED struct tried t = {0};
+	CLEANUP_SEEN struct seen old = {0};
+	CLEANUP_SEEN struct seen new = {0};
+	CLEANUP_SEEN struct seen shell = {0};
+	const char *files;
+
+	put_unloaded(&p);
+	t = try_with(&p.w, "containerd=1.6.20~ds1-1", false);
+	old = see(&p.w, "containerd=1.6.20~ds1-1");
+	check(t.code == 0 && old.in.findings.bad == 0 && !strstr(old.text, "CRI plugin"),
+	      "what 1.6.20 does not load is nothing that 'inspect' holds against it");
+	files = json_string_value(json_array_get(
+		json_object_get(json_object_get(old.in.facts, "containerd"), "files"), 1));
+	check(!files, "nor one of the files that it tells");
+	new = see(&p.w, "containerd=1.6.30");
+	check(new.in.findings.bad == 1 && strstr(new.text, "the CRI plugin is disabled"),
+	      "for one that loads it, it is bad");
+	fw_text(&p.w, "/etc/systemd/system/containerd.service",
+	        "[Service]\nExecStart=/bin/sh -c 'exec containerd'\n");
+	shell = see(&p.w, "containerd=1.6.20~ds1-1");
+	check(shell.in.findings.bad == 1 && strstr(shell.text, "its unit starts '/bin/sh'") &&
+	              !strstr(shell.text, "no containerd"),
+	      "where it cannot be told which one there is, it does not say that there is none");
+}
+
 int main(void)
 {
 	test_find_plain();
@@ -1026,10 +1169,12 @@ int main(void)
 	test_k3s_releases();
 	test_rke2();
 	test_k0s();
+	test_large_programs();
 	test_snapshot();
 	test_set_up();
 	test_only_looked_at();
 	test_disabled_by_import();
+	test_disabled_where_nothing_reads();
 	test_disabled_behind_a_link();
 	test_unreadable_imports();
 	test_import_from_large_directory();
@@ -1038,5 +1183,6 @@ int main(void)
 	test_taken_back();
 	test_by_ctk();
 	test_proof();
+	test_inspect();
 	return tap_done();
 }

@@ -36,10 +36,10 @@ static struct run plan_with(const struct fake_file *table, int major, int minor,
 	struct fake_rootfs root = fake_rootfs(table);
 	struct run r = {0};
 
-	r.rc = containerd_files_read(&r.files, &root.base, MAIN, &r.err);
 	/* before 1.6.30; from 1.7.16 on */
 	r.files.globs =
 		major < 2 && minor < 7 ? CONTAINERD_GLOBS_FROM_ROOT : CONTAINERD_GLOBS_FROM_FILE;
+	r.rc = containerd_files_read(&r.files, &root.base, MAIN, &r.err);
 	if (r.rc == 0)
 		r.rc = containerd_plan_edits(&r.edits, &r.files, major, minor, runtime, &r.err);
 	return r;
@@ -185,6 +185,14 @@ static void test_debian(void)
 	check(says(text_of(&v23, DROPIN), "version = 2"), "and so does 2.3");
 }
 
+static bool reads(const struct run *r, const char *path)
+{
+	for (size_t i = 0; i < r->files.count; i++)
+		if (strcmp(r->files.items[i].path, path) == 0)
+			return true;
+	return false;
+}
+
 static void test_imports(void)
 {
 	static const char main_text[] =
@@ -200,14 +208,13 @@ static void test_imports(void)
 		{0}};
 	CLEANUP_RUN struct run v16 = plan(table, 1, 6), v20 = plan(table, 2, 0);
 	CLEANUP_RUN struct run v17 = plan(table, 1, 7);
-	const struct containerd_file *relative = &v16.files.items[1];
 
-	check(v16.files.count == 4 && v16.files.imports.count == 4,
+	check(v17.files.count == 4 && v17.files.imports.count == 4,
 	      "imports are followed, each file once, and a pattern may match nothing");
-	check(strcmp(relative->path, "/etc/containerd/sub/a.toml") == 0 &&
-	              !containerd_file_counts(&v16.files, relative),
+	check(v16.files.count == 3 && !reads(&v16, "/etc/containerd/sub/a.toml"),
 	      "a relative pattern does not count from the file before 1.6.30");
-	check(containerd_file_counts(&v17.files, &v17.files.items[1]),
+	check(reads(&v17, "/etc/containerd/sub/a.toml") &&
+	              reads(&v20, "/etc/containerd/sub/a.toml"),
 	      "it does from 1.7.16 on, as 2.x has it");
 	check(v16.edits.count == 1 && has_nvidia(text_of(&v16, "/etc/containerd/own.toml"), CRI2) &&
 	              str_starts(text_of(&v16, "/etc/containerd/own.toml"), own),
@@ -216,6 +223,37 @@ static void test_imports(void)
 	              has_nvidia(text_of(&v20, "/etc/containerd/sub/" CONTAINERD_DROPIN_NAME),
 	                         CRI2),
 	      "2.0 has it in a directory that is imported already, and nothing else changes");
+}
+
+/* conf.d/x.toml is no file of 1.6.20's, which looks in /, unless something else imports it. */
+static void test_relative_patterns(void)
+{
+	static const struct fake_file table[] = {
+		{MAIN, "version = 2\nimports = ['conf.d/*.toml']\n"},
+		{"/etc/containerd/conf.d/x.toml",
+	         "disabled_plugins = ['cri']\nimports = ['/none.toml']\n"},
+		{"/conf.d/r.toml", "oom_score = 1\n"},
+		{0}};
+	static const struct fake_file both[] = {
+		{MAIN, "version = 2\nimports = ['conf.d/*.toml', 'conf.d/x.toml']\n"},
+		{"/etc/containerd/conf.d/x.toml", "imports = ['../y.toml']\n"},
+		{"/etc/containerd/y.toml", "[" CRI2 ".runtimes.runc]\n" TYPE "\n"},
+		{0}};
+	struct fake_rootfs root = fake_rootfs(both), unread = fake_rootfs(table);
+	CLEANUP_RUN struct run v16 = plan(table, 1, 6), v17 = plan(table, 1, 7);
+	CLEANUP_RUN struct run again = plan(both, 1, 6), unknown = {0}, lost = {0};
+
+	check(v16.rc == 0 && !containerd_cri_disabled(&v16.files) && v16.edits.count == 1,
+	      "a file that 1.6.20 does not load neither disables the CRI plugin nor imports");
+	check(v16.files.count == 2 && reads(&v16, "/conf.d/r.toml"), "it loads those below /");
+	check(v17.rc < 0 && strstr(v17.err.message, "'/none.toml'"),
+	      "by a containerd that loads it, what it imports must be there");
+	check(again.files.count == 3 && has_nvidia(text_of(&again, "/etc/containerd/y.toml"), CRI2),
+	      "imported by another way too, the file and what it imports count");
+	unknown.rc = containerd_files_read(&unknown.files, &root.base, MAIN, &unknown.err);
+	lost.rc = containerd_files_read(&lost.files, &unread.base, MAIN, &lost.err);
+	check(unknown.rc == 0 && unknown.files.count == 3 && lost.rc < 0,
+	      "of a containerd that is not known both readings are followed");
 }
 
 static void test_more_imports(void)
@@ -609,6 +647,7 @@ int main(void)
 	test_none();
 	test_debian();
 	test_imports();
+	test_relative_patterns();
 	test_more_imports();
 	test_byte_order_mark();
 	test_disabled();
