@@ -260,6 +260,16 @@ static void boot_state(const struct source *s, struct boot_facts *f)
 		f->booted = FACT_NO;
 }
 
+/* With the last that a loader refused and went on from: no verdict, but maybe the cause. */
+static char *ended(const struct source *s)
+{
+	const struct console_seen *seen = s->seen;
+
+	if (s->end->secure_boot && seen->refusal && seen->refusal_goes_on && !seen->kernel)
+		return str_format("%s; before that: %s", s->end->how, seen->refusal);
+	return str_copy(s->end->how);
+}
+
 /* Of a guest that did not start by UEFI the frame says "none", and its kernel no word. */
 static void secure_boot_facts(const struct source *s, struct boot_facts *f)
 {
@@ -269,7 +279,8 @@ static void secure_boot_facts(const struct source *s, struct boot_facts *f)
 	if (text && *text)
 		f->secure_boot = str_equal(text, "on") ? FACT_YES : FACT_NO;
 	f->lockdown = printable_value(s, "lockdown", TEXT_MAX_BYTES);
-	f->refusal = s->end->secure_boot ? str_copy(s->seen->refusal) : NULL;
+	if (s->end->secure_boot && !s->seen->refusal_goes_on)
+		f->refusal = str_copy(s->seen->refusal);
 }
 
 static void unseen(struct boot_facts *f, const char *name, bool missing, const char *why)
@@ -291,7 +302,9 @@ static void list_unseen(const struct source *s, struct boot_facts *f)
 	const char *late = why(s->late, s->why_late);
 
 	unseen(f, "secure_boot", s->end->secure_boot && f->secure_boot == FACT_UNSEEN,
-	       s->why_early);
+	       s->early || s->late ? "the guest told its other facts, but not this one: it cannot "
+	                             "read the firmware's variable SecureBoot"
+	                           : s->why_early);
 	unseen(f, "userspace", f->userspace == FACT_UNSEEN, s->why_early);
 	unseen(f, "booted", f->booted == FACT_UNSEEN, s->why_late);
 	unseen(f, "window_dropped", f->window_dropped == FACT_UNSEEN,
@@ -318,10 +331,11 @@ static void list_unseen(const struct source *s, struct boot_facts *f)
 
 void boot_facts_gather(const struct console *c, const struct boot_end *end, struct boot_facts *ret)
 {
-	struct boot_facts f = {.early_only = end->early_only, .ended = str_copy(end->how)};
+	struct boot_facts f = {.early_only = end->early_only};
 	struct source s;
 
 	source_init(&s, c, end);
+	f.ended = ended(&s);
 	boot_state(&s, &f);
 	f.cmdline = printable_value(&s, "cmdline", CMDLINE_MAX);
 	if (!f.cmdline)

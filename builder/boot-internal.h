@@ -65,8 +65,9 @@ struct console_seen {
 	char *cmdline;
 	char *firmware_version;
 	enum fact secure_boot; /* by the kernel's own line */
-	char *refusal;      /* by whom Secure Boot stopped the chain, and in which words; or NULL */
-	bool nothing_boots; /* the firmware has tried all it knows */
+	char *refusal; /* whom Secure Boot made refuse something, and in which words; or NULL */
+	bool refusal_goes_on; /* that one went on after it, or the firmware took another way */
+	bool nothing_boots;   /* the firmware has tried all it knows */
 };
 
 struct console;
@@ -86,6 +87,8 @@ bool console_range_good(const struct console *c, uint64_t start, uint64_t end);
 
 /* Any line, or the piece of one: before a kernel runs its loaders speak, then the kernel itself. */
 void secure_boot_line(struct console_seen *seen, const char *line);
+/* Whether the last refusal is one that stops the chain, as far as was heard. */
+bool secure_boot_stopped(const struct console_seen *seen);
 /* Whether firmware and loaders that refused something have had time for another way. */
 bool secure_boot_gave_up(const struct console_seen *seen, int64_t since_ms, int64_t silent_ms,
                          bool kvm);

@@ -4,6 +4,7 @@
  * and whether the kernel says that it is on. What refuses and then waits for a key would cost the
  * whole deadline.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "boot-internal.h"
@@ -22,41 +23,51 @@ static const struct refusal {
 	const char *mark;
 	const char *also; /* in the same line; NULL: nothing */
 	const char *meaning;
+	bool goes_on; /* who says it does not stop there: what comes of it decides */
 } refusals[] = {
 	{"BdsDxe: failed to ", "Access Denied",
          "the firmware does not start the image's boot loader, which Microsoft's key has not "
-         "signed: EFI/BOOT/BOOTX64.EFI must be the distribution's signed shim"},
+         "signed: EFI/BOOT/BOOTX64.EFI must be the distribution's signed shim",
+         false},
 	{"BdsDxe: failed to ", "Security Violation",
          "the firmware does not start the image's boot loader, which Microsoft's key has not "
-         "signed: EFI/BOOT/BOOTX64.EFI must be the distribution's signed shim"},
-	{"SBAT self-check failed", NULL, "the image's shim is revoked: a newer one is needed"},
+         "signed: EFI/BOOT/BOOTX64.EFI must be the distribution's signed shim",
+         false},
+	{"SBAT self-check failed", NULL, "the image's shim is revoked: a newer one is needed",
+         false},
 	{"Verification failed", "Security Violation",
          "shim does not start what it is to start (grubx64.efi beside it), which the "
-         "distribution's key has not signed"},
+         "distribution's key has not signed",
+         false},
 	{"Security Policy Violation", NULL,
-         "shim does not start what it is to start: its signature or its SBAT level is refused"},
+         "shim does not start what it is to start: its signature or its SBAT level is refused",
+         false},
 	{"bad shim signature", NULL,
-         "GRUB does not start the kernel, which the distribution's key has not signed"},
+         "GRUB does not start the kernel, which the distribution's key has not signed", false},
 	{"has invalid signature", NULL,
-         "GRUB does not start the kernel, which the distribution's key has not signed"},
+         "GRUB does not start the kernel, which the distribution's key has not signed", false},
 	{"shim_lock protocol not found", NULL,
-         "GRUB was not started by shim, and starts no kernel then"},
+         "GRUB was not started by shim, and starts no kernel then", false},
 	{"verification requested but nobody cares", NULL,
-         "GRUB does not read a file that nobody has signed"},
+         "GRUB does not read a file that nobody has signed", true},
 	{"prohibited by secure boot policy", NULL,
-         "GRUB does not do what its configuration asks for"},
+         "GRUB does not do what its configuration asks for", true},
 	{"Error loading ", "ecurity violation",
          "systemd-boot does not start the kernel or unified kernel image, which no key of the "
-         "machine or of shim has signed"},
+         "machine or of shim has signed",
+         false},
 	{"Error loading ", "ccess denied",
          "systemd-boot does not start the kernel or unified kernel image, which no key of the "
-         "machine or of shim has signed"},
+         "machine or of shim has signed",
+         false},
 	{"Failed to execute ", "ecurity violation",
          "systemd-boot does not start the kernel or unified kernel image, which no key of the "
-         "machine or of shim has signed"},
+         "machine or of shim has signed",
+         false},
 	{"Failed to execute ", "ccess denied",
          "systemd-boot does not start the kernel or unified kernel image, which no key of the "
-         "machine or of shim has signed"},
+         "machine or of shim has signed",
+         false},
 };
 
 /* From the mark to the end of the line, or to where a box is drawn. */
@@ -80,23 +91,48 @@ static void refusal_line(struct console_seen *seen, const char *line)
 		if (!at || (refusals[i].also && !strstr(at, refusals[i].also)))
 			continue;
 		words = words_of(at);
+		free(seen->refusal);
 		seen->refusal = str_format("%s ('%s')", refusals[i].meaning, words);
+		seen->refusal_goes_on = refusals[i].goes_on;
 		return;
 	}
+}
+
+/*
+ * The firmware takes another boot option, so what it refused before has stopped nothing; but not
+ * if that is a program of its own (its shell, from Fv(…)), which is no way into the image. A piece
+ * of the line that does not reach the place says nothing yet.
+ */
+static void another_way_line(struct console_seen *seen, const char *line)
+{
+	static const char own[] = "\" from Fv(";
+	const char *at = strstr(line, "BdsDxe: starting Boot");
+	const char *from = at ? strstr(at, "\" from ") : NULL;
+
+	if (!from || strlen(from) < strlen(own) || str_starts(from, own))
+		return;
+	seen->refusal_goes_on = true;
+	seen->nothing_boots = false;
+}
+
+bool secure_boot_stopped(const struct console_seen *seen)
+{
+	return seen->refusal && !seen->refusal_goes_on && !seen->kernel;
 }
 
 void secure_boot_line(struct console_seen *seen, const char *line)
 {
 	if (!seen->kernel) {
-		if (!seen->refusal)
+		another_way_line(seen, line);
+		if (!secure_boot_stopped(seen))
 			refusal_line(seen, line);
 		if (strstr(line, "BdsDxe: No bootable option or device was found"))
 			seen->nothing_boots = true;
 	} else if (strstr(line, "Secure boot enabled") ||
 	           strstr(line, "Kernel is locked down from EFI Secure Boot")) {
 		seen->secure_boot = FACT_YES;
-	} else if (strstr(line, "secureboot: Secure boot disabled") ||
-	           strstr(line, "secureboot: Secure boot could not be determined")) {
+	} else if (strstr(line, "Secure boot disabled") ||
+	           strstr(line, "Secure boot could not be determined")) {
 		seen->secure_boot = FACT_NO;
 	}
 }
@@ -104,7 +140,7 @@ void secure_boot_line(struct console_seen *seen, const char *line)
 bool secure_boot_gave_up(const struct console_seen *seen, int64_t since_ms, int64_t silent_ms,
                          bool kvm)
 {
-	if (!seen->refusal || seen->kernel)
+	if (!secure_boot_stopped(seen))
 		return false;
 	return seen->nothing_boots || since_ms >= (kvm ? KVM_SINCE_MS : TCG_SINCE_MS) ||
 	       silent_ms >= (kvm ? KVM_SILENT_MS : TCG_SILENT_MS);

@@ -97,7 +97,9 @@ static void note_progress(struct run *r)
 	note_time(&r->panic_at, seen->panic);
 	note_time(&r->login_at, seen->login);
 	note_time(&r->cloud_done_at, seen->cloud_done);
-	note_time(&r->refused_at, seen->refusal);
+	if (!secure_boot_stopped(seen))
+		r->refused_at = 0;
+	note_time(&r->refused_at, secure_boot_stopped(seen));
 	log_step_progress(r->o->log, phases[phase].done, phases[phase].name);
 }
 

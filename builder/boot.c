@@ -109,8 +109,7 @@ static void gather(struct run *r, struct boot_facts *ret)
 	struct boot_end end = {.how = r->how,
 	                       .early_only = r->o->early_only,
 	                       .driver = r->o->driver,
-	                       .secure_boot =
-	                               r->o->firmware == FIRMWARE_UEFI_SECURE_BOOT,
+	                       .secure_boot = r->o->firmware == FIRMWARE_UEFI_SECURE_BOOT,
 	                       .has_card = r->gpu != NULL};
 
 	if (r->gpu) {

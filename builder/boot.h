@@ -62,8 +62,7 @@ struct boot_facts {
 	/* The guest's own word, from its kernel or the firmware's variable SecureBoot. */
 	enum fact secure_boot;
 	char *lockdown; /* of the kernel: "none", "integrity", "confidentiality"; NULL: unseen */
-	char *refusal;  /* what firmware or loader said when Secure Boot stopped the chain, or NULL
-	                 */
+	char *refusal;  /* who stopped the chain, in its own words; NULL: nobody */
 	enum fact kernel_started; /* a kernel, or what runs on one, was heard on the console */
 	enum fact userspace;      /* cloud-init ran our seed (early frame came whole) */
 	enum fact booted;         /* the late frame came too; without cloud-init: a login prompt */

@@ -169,7 +169,9 @@ static bool passed_with(const json_t *boot_test, const char *firmware)
 
 /*
  * What the disk offers is in the list already. Whether signatures hold, no look at files tells: it
- * is claimed of an image that this run has seen boot so, not of one that an earlier run has.
+ * is claimed of an image whose pair passed in this run's boot test. That may have taken facts of an
+ * earlier boot from the cache: of the same bytes, by the same recipe, and marked 'remembered'. What
+ * the manifest of an earlier run claims does not count.
  */
 static void set_secure_boot(json_t *manifest, const json_t *boot_test)
 {

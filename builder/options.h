@@ -69,7 +69,7 @@ struct options {
 	char *kind;           /* 'cache': only what is of this kind; NULL: all */
 	bool all;             /* 'cache prune': bases and the like too */
 	bool boot_test;
-	struct strv firmware; /* bios, uefi, uefi-secure-boot; empty: what the image supports, BIOS first */
+	struct strv firmware; /* names; empty: what the image supports, BIOS first */
 	enum boot_window window;
 	uint64_t bar_bytes;
 	unsigned timeout_s; /* of one boot; 0: by accelerator */

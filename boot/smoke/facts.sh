@@ -95,7 +95,7 @@ bar_fact() {
 	done
 }
 
-# "on", "off", or "none" where the firmware has no such variable: its fifth byte tells.
+# "on", "off"; "none" without UEFI; no fact where the variable cannot be read. Its fifth byte tells.
 secure_boot_facts() {
 	efivars=/sys/firmware/efi/efivars
 	secure_boot=$efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c

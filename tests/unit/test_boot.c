@@ -151,6 +151,15 @@ static void test_bad_guests(struct bench *b)
 	        "a QEMU that fails in the middle");
 	boot_facts_free(&f);
 	b->options.timeout_s = 2;
+	b->options.firmware = FIRMWARE_UEFI_SECURE_BOOT;
+	f = run(b,
+	        "echo 'error: prohibited by secure boot policy.'; "
+	        "echo 'BdsDxe: No bootable option or device was found.'; exec sleep 60",
+	        "deadline of 2 s passed; before that: GRUB does not",
+	        "a loader that goes on after what it refuses");
+	check(!f.refusal && f.seconds >= 2, "it is not given up before the deadline");
+	boot_facts_free(&f);
+	b->options.firmware = FIRMWARE_BIOS;
 	f = run(b, "exec sleep 60", "deadline of 2 s", "a guest that never says a word");
 	check(f.kernel_started == FACT_NO && f.seconds >= 2 && f.seconds < 8,
 	      "it ends at its deadline");

@@ -12,10 +12,12 @@
 
 #define BAR_BYTES (UINT64_C(32) << 30)
 
-#define KERNEL      "[    0.000000] Linux version 6.1.0-57-amd64 (x)\n"
-#define ENABLED     "[    0.000000] secureboot: Secure boot enabled\n"
-#define LOCKED_DOWN "[    0.000000] Kernel is locked down from EFI Secure Boot; see man x\n"
-#define DISABLED    "[    0.000000] secureboot: Secure boot disabled\n"
+#define KERNEL        "[    0.000000] Linux version 6.1.0-57-amd64 (x)\n"
+#define ENABLED       "[    0.000000] secureboot: Secure boot enabled\n"
+#define LOCKED_DOWN   "[    0.000000] Kernel is locked down from EFI Secure Boot; see man x\n"
+#define DISABLED      "[    0.000000] secureboot: Secure boot disabled\n"
+#define ENABLED_BARE  "[    0.000000] Secure boot enabled\n"
+#define DISABLED_BARE "[    0.000000] Secure boot disabled\n"
 
 /* --- The console --- */
 
@@ -90,6 +92,59 @@ static void test_first_refusal(void)
 	console_free(c);
 }
 
+#define SHELL "\"EFI Internal Shell\" from Fv(7CB8BDC9-F8EB)/FvFile(7C04A583-9E3E)"
+#define DISK  "\"UEFI Misc Device 2\" from PciRoot(0x0)/Pci(0x2,0x0)"
+#define DENIED                                                                                     \
+	"BdsDxe: failed to load Boot0001 \"UEFI Misc Device\" from PciRoot(0x0)/Pci(0x1,0x0): "    \
+	"Access Denied\r\n"
+#define PROHIBITED "error: prohibited by secure boot policy.\n"
+#define NOBODY     "error: verification requested but nobody cares: /boot/grub/x.mod.\n"
+
+static const struct {
+	const char *text;
+	const char *word; /* of what stopped the chain; NULL: nothing did */
+	const char *what;
+} chains[] = {
+	{PROHIBITED "error: bad shim signature.\n", "bad shim signature",
+         "GRUB that goes on, then refuses the kernel"},
+	{"error: bad shim signature.\n" PROHIBITED, "bad shim signature",
+         "GRUB that refuses the kernel, then something else"},
+	{PROHIBITED NOBODY, NULL, "GRUB that goes on from all that it refuses"},
+	{DENIED "BdsDxe: starting Boot0002 " DISK "\r\n", NULL,
+         "a firmware that skips a boot option and starts another one"},
+	{DENIED "BdsDxe: starting Boot0002 " DISK "\r\nerror: bad shim signature.\n",
+         "bad shim signature", "a chain by the second boot option that is stopped"},
+	{DENIED "BdsDxe: starting Boot0002 " SHELL "\r\nBdsDxe: failed to start Boot0002 " SHELL
+                ": Security Violation\r\n",
+         "Boot0001", "a firmware that has only its own shell left"},
+	{DENIED "BdsDxe: starting Boot0002 \"EFI Internal Shell\" from F", "Boot0001",
+         "the same where the line is still to end"},
+};
+
+static void test_what_stops(void)
+{
+	for (size_t i = 0; i < sizeof(chains) / sizeof(*chains); i++) {
+		const struct boot_end end = {.how = "test", .secure_boot = true};
+		struct console *c = fed(chains[i].text);
+		const struct console_seen *seen = console_seen(c);
+		struct boot_facts f = {0};
+		bool stopped = chains[i].word != NULL;
+
+		boot_facts_gather(c, &end, &f);
+		if (!check(stopped ? f.refusal && strstr(f.refusal, chains[i].word) : !f.refusal,
+		           "%s %s", chains[i].what,
+		           stopped ? "is stopped by that" : "has stopped nothing"))
+			printf("# got: %s\n", f.refusal ? f.refusal : "(null)");
+		check(secure_boot_gave_up(seen, 95000, 95000, false) == stopped,
+		      "and silence after it %s the end", stopped ? "is" : "is not");
+		check((strstr(f.ended, "before that: ") != NULL) == !stopped,
+		      "what was refused on the way is told %s",
+		      stopped ? "by itself" : "beside the end");
+		boot_facts_free(&f);
+		console_free(c);
+	}
+}
+
 static enum fact fact_of(const char *text, bool asked)
 {
 	const struct boot_end end = {.how = "test", .secure_boot = asked};
@@ -125,6 +180,9 @@ static void test_facts(void)
 	check(fact_of(KERNEL LOCKED_DOWN, true) == FACT_YES,
 	      "or that it locked itself down for it");
 	check(fact_of(KERNEL DISABLED, true) == FACT_NO, "or that it is off");
+	check(fact_of(KERNEL ENABLED_BARE, true) == FACT_YES &&
+	              fact_of(KERNEL DISABLED_BARE, true) == FACT_NO,
+	      "with or without the prefix");
 	check(fact_of(KERNEL, true) == FACT_UNSEEN, "a quiet kernel says nothing");
 	check(fact_of("EFI stub: Secure boot enabled\n", true) == FACT_UNSEEN,
 	      "before a kernel runs nobody is believed");
@@ -134,12 +192,37 @@ static void test_facts(void)
 	check(fact_of(lying, true) == FACT_NO, "the variable is asked before the kernel's line");
 }
 
-static bool told_unseen(const struct boot_facts *f)
+/* Why the fact could not be seen; NULL: it is not told. */
+static const char *told_unseen(const struct boot_facts *f)
 {
 	for (size_t i = 0; i < f->unseen.count; i++)
 		if (str_starts(f->unseen.items[i], "secure_boot: "))
-			return true;
-	return false;
+			return f->unseen.items[i];
+	return NULL;
+}
+
+static void test_why_unseen(void)
+{
+	const struct boot_end asked = {.how = "test", .secure_boot = true};
+	CLEANUP_FREE char *frames = frame_of("machine_id", "eA==");
+	const char *const texts[] = {frames, KERNEL};
+	const char *const reasons[] = {"cannot read the firmware's variable",
+	                               "did not run our seed"};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct console *c = fed(texts[i]);
+		struct boot_facts f = {0};
+		const char *why;
+
+		boot_facts_gather(c, &asked, &f);
+		why = told_unseen(&f);
+		if (!check(f.secure_boot == FACT_UNSEEN && why && strstr(why, reasons[i]),
+		           "a guest %s frames that does not tell it: why is said right",
+		           i == 0 ? "with" : "without"))
+			printf("# got: %s\n", why ? why : "(null)");
+		boot_facts_free(&f);
+		console_free(c);
+	}
 }
 
 static void test_told_facts(void)
@@ -372,8 +455,10 @@ int main(void)
 {
 	test_refusals();
 	test_first_refusal();
+	test_what_stops();
 	test_facts();
 	test_told_facts();
+	test_why_unseen();
 	test_verdicts();
 	test_driver();
 	test_recipe();
