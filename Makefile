@@ -20,7 +20,7 @@ PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES))
 PKG_LIBS   = $(shell pkg-config --libs $(PACKAGES))
 
 # Where a target compiles by itself: all processors, unless the user said how many.
-JOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # 'make V=1' shows the whole commands.
 V ?= 0

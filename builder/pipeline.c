@@ -242,7 +242,7 @@ static int check_needs(const struct build *b, struct error *err)
 		{o->run.count || o->upload.count, "--run or --upload", "user"},
 		{o->driver_branch, "--driver-branch", "driver"},
 		{o->containerd_runtime, "--containerd-runtime", "containerd"},
-		{bake_is_wanted(b), "what installs packages", "initramfs"},
+		{bake_is_wanted(b), "--driver-branch or --containerd-runtime", "initramfs"},
 	};
 
 	for (size_t i = 0; i < sizeof(needs) / sizeof(*needs); i++) {

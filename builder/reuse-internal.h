@@ -17,7 +17,7 @@ struct pending {
 /* The package transaction that is being made, until it is kept: see transaction.c. */
 struct reuse_transaction {
 	struct cache_key *key; /* NULL: there is nothing to keep */
-	struct strv inputs, before;
+	struct strv before;
 };
 
 struct reuse {

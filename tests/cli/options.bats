@@ -159,7 +159,7 @@ load ../lib/common
 	for option in --driver-branch=580 --containerd-runtime=nvidia; do
 		run_split "$GPUIMG" build --plan --data-dir="$BATS_TEST_TMPDIR" --profile=lacks "$option" "$(phony plain)"
 		expect_status 2
-		expect_in "$err" "what installs packages needs stage 'initramfs'"
+		expect_in "$err" "--driver-branch or --containerd-runtime needs stage 'initramfs'"
 	done
 	echo 'stages: [modprobe, initramfs, seal]' >"$BATS_TEST_TMPDIR/profiles/lacks.yaml"
 	for option in driver-branch=580 containerd-runtime=nvidia; do

@@ -59,12 +59,18 @@ expect_manifest() {
 
 @test "of the driver that was there nothing is left" {
 	expect_manifest '.driver.replaced | contains("version 535.104.05")'
-	[ -z "$(guest_ls "$root" /usr/lib/x86_64-linux-gnu | grep '535\.104')" ]
+	local libraries modules
+	libraries=$(guest_ls "$root" /usr/lib/x86_64-linux-gnu)
+	grep -F "$(jq -r '.driver.version' "$manifest")" <<<"$libraries"
+	expect_not_in "$libraries" 535.104
 	[ -z "$(guest_ls "$root" /usr/lib/firmware/nvidia/535.104.05)" ]
-	[ -z "$(guest_ls "$root" "/usr/lib/modules/$(jq -r '.kernels[0].version' "$manifest")/kernel/drivers/video" | grep nvidia)" ]
+	modules=$(guest_ls "$root" "/usr/lib/modules/$(jq -r '.kernels[0].version' "$manifest")/kernel/drivers/video")
+	[ -n "$modules" ]
+	expect_not_in "$modules" nvidia
 }
 
 @test "nothing of the installer's run is left, and kernel and headers are held" {
+	expect_in "$(guest_stat "$root" /var/tmp)" "Type: directory"
 	[ -z "$(guest_ls "$root" /var/tmp)" ]
 	guest_cat "$root" /var/lib/dpkg/status | awk '/^Package: / { p = $2 } /^Status: hold ok installed/ { print p }' >"$WORLD/held"
 	grep -x linux-image-amd64 "$WORLD/held"
