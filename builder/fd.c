@@ -48,6 +48,24 @@ int fd_read_text(int fd, size_t max, char **ret)
 	return 0;
 }
 
+int fd_read_path(const char *path, size_t max, char **ret)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char *text = NULL;
+	int result, errnum;
+
+	if (fd < 0 && errno != ENOENT)
+		return -1;
+	result = fd < 0 ? 0 : fd_read_text(fd, max, &text);
+	errnum = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = errnum;
+	if (result == 0)
+		*ret = text;
+	return result;
+}
+
 /* Not by O_TMPFILE, which overlayfs has on new kernels only: a work directory may be in a
  * container. */
 int fd_temporary(const char *dir)

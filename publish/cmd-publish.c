@@ -3,10 +3,8 @@
  * publish: a finished image to all locations of a targets file. It only reads the image; what it
  * leaves on this host is "<image>.published.json", and between runs "<image>.publish-state.json".
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "builder/command.h"
 #include "builder/fd.h"
@@ -45,11 +43,10 @@ static int write_record(const json_t *record, const char *path, struct error *er
 /* What is no record of ours says nothing of earlier runs; NULL: it is none. */
 static json_t *read_record(const char *path)
 {
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	CLEANUP_FREE char *text = NULL;
 
-	return fd >= 0 && fd_read_text(fd, RECORD_MAX_BYTES, &text) == 0 ? json_loads(text, 0, NULL)
-	                                                                 : NULL;
+	return fd_read_path(path, RECORD_MAX_BYTES, &text) == 0 && text ? json_loads(text, 0, NULL)
+	                                                                : NULL;
 }
 
 static bool read_verify(const char *word, enum publish_verify *ret)

@@ -13,7 +13,6 @@
 #include "builder/digest.h"
 #include "builder/fd.h"
 #include "builder/sums-file.h"
-#include "builder/workdir.h"
 #include "publish/layout.h"
 
 #define COPY_BYTES   ((size_t)4 * 1024 * 1024)
@@ -67,31 +66,69 @@ static void dir_end(struct publish_job *job)
 	free(STEAL(job->own));
 }
 
+/* A share that is full or gone for a moment: running again goes on, once there is room. What is
+ * forbidden, or cannot be there at all, stays so. */
+static enum exit_code code_of(int errnum)
+{
+	switch (errnum) {
+	case EACCES:
+	case EPERM:
+	case EROFS:
+	case ELOOP:
+	case ENOTDIR:
+	case EISDIR:
+	case EEXIST:
+	case ENAMETOOLONG:
+	case EFBIG: /* of a file system that has no larger ones */
+	case ENOLCK:
+	case ENOSYS:
+	case EOPNOTSUPP:
+		return EXIT_HOST;
+	default:
+		return EXIT_PUBLISH;
+	}
+}
+
+/* By errno, with its exit code. */
+static int cannot(const char *what, const char *path, struct error *err)
+{
+	int errnum = errno;
+
+	error_errno(err, errnum, "cannot %s '%s'", what, path);
+	return error_code(err, code_of(errnum));
+}
+
+static int cannot_write(const char *path, struct error *err)
+{
+	return cannot("write", path, err);
+}
+
+/* Of a share, mostly: not every one has locks. */
+static int cannot_lock(const char *path, struct error *err)
+{
+	cannot("lock", path, err);
+	error_hint(err, "mount the share so that files on it can be locked (flock)");
+	return -1;
+}
+
 /* *ret NULL: there is none. */
 static int read_text(const char *path, size_t max, char **ret, struct error *err)
 {
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	*ret = NULL;
-	if (fd < 0 && errno == ENOENT)
+	if (fd_read_path(path, max, ret) == 0)
 		return 0;
-	if (fd >= 0 && fd_read_text(fd, max, ret) == 0)
-		return 0;
-	error_code(err, errno == EFBIG ? EXIT_INPUT : EXIT_PUBLISH);
-	return error_errno(err, errno, "cannot read '%s'", path);
-}
-
-/* A share that is full or gone for a moment: running again goes on. */
-static int cannot_write(const char *path, struct error *err)
-{
-	error_errno(err, errno, "cannot write '%s'", path);
-	return error_code(err, EXIT_PUBLISH);
+	if (errno == EFBIG)
+		error_code(err, EXIT_INPUT);
+	return cannot("read", path, err);
 }
 
 static int write_text(const char *path, const char *text, struct error *err)
 {
-	return whole_file_write(path, text, strlen(text), err) < 0 ? error_code(err, EXIT_PUBLISH)
-	                                                           : 0;
+	CLEANUP_FREE char *dir = mem_copy(path, (size_t)(strrchr(path, '/') - path));
+
+	if (whole_file_write(path, text, strlen(text), err) == 0)
+		return 0;
+	/* Its message alone says why: whether the directory may be written tells the code. */
+	return error_code(err, access(dir, W_OK) < 0 ? code_of(errno) : EXIT_PUBLISH);
 }
 
 static bool is_whole(const struct publish_job *job, const struct dir *d)
@@ -117,11 +154,42 @@ static int dir_probe(struct publish_job *job, enum publish_found *ret, struct er
 	return 0;
 }
 
-static int make_parents(const char *file, struct error *err)
+static int make_directory(const char *path, struct error *err)
 {
-	CLEANUP_FREE char *dir = mem_copy(file, (size_t)(strrchr(file, '/') - file));
+	struct stat st;
+	int errnum;
 
-	return workdir_make_parents(dir, err);
+	if (mkdir(path, 0755) == 0)
+		return 0;
+	errnum = errno;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return 0;
+	errno = errnum;
+	return cannot("make the directory", path, err);
+}
+
+/* Those below the root, which is there. The first one that cannot be made says why: what is below
+ * it would fail by being nowhere. */
+static int make_parents(const struct dir *d, struct error *err)
+{
+	CLEANUP_FREE char *path = str_copy(d->file);
+
+	for (char *slash = path + strlen(d->root); (slash = strchr(slash + 1, '/'));) {
+		*slash = '\0';
+		if (make_directory(path, err) < 0)
+			return -1;
+		*slash = '/';
+	}
+	return 0;
+}
+
+/* It was changed, or its disk fails. */
+static int cannot_read_image(const struct publish_image *image, int errnum, struct error *err)
+{
+	if (publish_image_check(image, err) < 0)
+		return -1;
+	error_errno(err, errnum, "cannot read '%s'", image->path);
+	return error_code(err, EXIT_INPUT);
 }
 
 /* How much of what an interrupted run left is really the image's beginning. */
@@ -130,17 +198,21 @@ static int good_prefix(const struct publish_job *job, int fd, uint64_t size, uin
 {
 	CLEANUP_FREE unsigned char *theirs = mem_alloc(COPY_BYTES);
 	CLEANUP_FREE unsigned char *ours = mem_alloc(COPY_BYTES);
+	const struct dir *d = job->own;
 	uint64_t at = 0;
 
 	while (at < size) {
 		size_t want = size - at < COPY_BYTES ? (size_t)(size - at) : COPY_BYTES;
-		ssize_t a = pread(fd, theirs, want, (off_t)at);
-		ssize_t b = pread(job->image->fd, ours, want, (off_t)at);
+		ssize_t a, b;
 
 		if (publish_check_stop(job, err) < 0)
 			return -1;
-		if (a < 0 || b < 0)
-			return error_errno(err, errno, "cannot compare what is there already");
+		a = pread(fd, theirs, want, (off_t)at);
+		if (a < 0)
+			return cannot("read", d->part, err);
+		b = pread(job->image->fd, ours, want, (off_t)at);
+		if (b < 0)
+			return cannot_read_image(job->image, errno, err);
 		if (a == 0 || a != b || memcmp(theirs, ours, (size_t)a) != 0)
 			break;
 		at += (uint64_t)a;
@@ -155,14 +227,13 @@ static int copy_rest(struct publish_job *job, int fd, uint64_t at, struct error 
 	const struct dir *d = job->own;
 
 	while (at < job->image->size_bytes) {
-		ssize_t got = pread(job->image->fd, buffer, COPY_BYTES, (off_t)at);
+		ssize_t got;
 
 		if (publish_check_stop(job, err) < 0)
 			return -1;
+		got = pread(job->image->fd, buffer, COPY_BYTES, (off_t)at);
 		if (got <= 0)
-			return publish_image_check(job->image, err) < 0
-			               ? -1
-			               : error_set(err, "cannot read the image");
+			return cannot_read_image(job->image, got < 0 ? errno : EIO, err);
 		if (fd_write_all(fd, buffer, (size_t)got) < 0)
 			return cannot_write(d->part, err);
 		at += (uint64_t)got;
@@ -179,7 +250,7 @@ static int dir_send(struct publish_job *job, struct error *err)
 	uint64_t at = 0;
 	struct stat st;
 
-	if (make_parents(d->file, err) < 0)
+	if (make_parents(d, err) < 0)
 		return -1;
 	if (is_whole(job, d))
 		return 0;
@@ -187,6 +258,8 @@ static int dir_send(struct publish_job *job, struct error *err)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return cannot_write(d->part, err);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return cannot_lock(d->part, err);
 		error_set(err, "another publisher writes '%s' now", d->part);
 		return error_code(err, EXIT_PUBLISH);
 	}
@@ -205,7 +278,7 @@ static int lock_index(const struct publish_job *job, const char *lock, int fd, s
 {
 	for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
-			return cannot_write(lock, err);
+			return cannot_lock(lock, err);
 		if (tries == INDEX_WAIT_S) {
 			error_set(err, "another publisher holds '%s'", lock);
 			error_hint(err, "run again when it is done; nothing is sent twice");
@@ -282,7 +355,7 @@ static int dir_leftovers(struct publish_job *job, bool remove, struct strv *ret,
 		return 0;
 	strv_addf(ret, "%s%s", d->part, remove ? ": removed" : "");
 	if (remove && unlink(d->part) < 0)
-		return error_errno(err, errno, "cannot remove '%s'", d->part);
+		return cannot("remove", d->part, err);
 	return 0;
 }
 

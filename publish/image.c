@@ -195,10 +195,7 @@ static const char *text_at(const json_t *object, const char *section, const char
 /* *ret NULL: there is none. */
 static int read_record(const char *path, size_t max, char **ret, struct error *err)
 {
-	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	*ret = NULL;
-	if ((fd < 0 && errno == ENOENT) || (fd >= 0 && fd_read_text(fd, max, ret) == 0))
+	if (fd_read_path(path, max, ret) == 0)
 		return 0;
 	error_errno(err, errno, "cannot read '%s'", path);
 	return error_code(err, EXIT_INPUT);

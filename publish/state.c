@@ -33,9 +33,18 @@ static char *slot_key(const struct publish_job *job)
 	                  job->image->sha256);
 }
 
-static int lock_state(struct publish_state *s, struct error *err)
+/* Whoever is done takes the lock file away: one that we have may have lost its name by then. */
+static bool is_named(const struct publish_state *s)
 {
 	struct stat locked, named;
+
+	return fstat(s->lock_fd, &locked) == 0 && stat(s->lock_path, &named) == 0 &&
+	       locked.st_ino == named.st_ino;
+}
+
+static int lock_state(struct publish_state *s, struct error *err)
+{
+	int result;
 
 	s->lock_fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lock_fd < 0) {
@@ -45,8 +54,13 @@ static int lock_state(struct publish_state *s, struct error *err)
 		           "writable");
 		return error_code(err, EXIT_HOST);
 	}
-	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0 && fstat(s->lock_fd, &locked) == 0 &&
-	    stat(s->lock_path, &named) == 0 && locked.st_ino == named.st_ino)
+	result = flock(s->lock_fd, LOCK_EX | LOCK_NB);
+	if (result < 0 && errno != EWOULDBLOCK) {
+		error_errno(err, errno, "cannot lock '%s'", s->lock_path);
+		error_hint(err, "the image must lie where files can be locked");
+		return error_code(err, EXIT_HOST);
+	}
+	if (result == 0 && is_named(s))
 		return 0;
 	error_set(err, "another gpuimg publishes this image now ('%s')", s->lock_path);
 	error_hint(err, "wait for it");
@@ -67,17 +81,18 @@ static int parse_state(struct publish_state *s, const char *text, struct error *
 
 static int read_state(struct publish_state *s, struct error *err)
 {
-	CLEANUP_CLOSE int fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	CLEANUP_FREE char *text = NULL;
+	int result;
 
 	whole_file_sweep(s->path);
-	if (fd < 0 && errno == ENOENT) {
+	result = fd_read_path(s->path, STATE_MAX_BYTES, &text);
+	if (result < 0)
+		error_errno(err, errno, "cannot read '%s'", s->path);
+	if (result == 0 && !text) {
 		s->root = json_pack("{s:i, s:{}}", "schema", STATE_SCHEMA, "slots");
 		return 0;
 	}
-	if (fd < 0 || fd_read_text(fd, STATE_MAX_BYTES, &text) < 0)
-		error_errno(err, errno, "cannot read '%s'", s->path);
-	else if (parse_state(s, text, err) == 0)
+	if (result == 0 && parse_state(s, text, err) == 0)
 		return 0;
 	error_hint(err, "remove it: what was begun is then sent anew");
 	return error_code(err, EXIT_INPUT);

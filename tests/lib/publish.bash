@@ -131,24 +131,45 @@ publish_two() {
 	wait "$publisher"
 }
 
-# publish_overtaken TARGETS VERSION COMMAND...: the worst order: $other's index waits at the gate
-# while $IMAGE as 1.0 is published by TARGETS, which goes around it; COMMAND says that its index is
-# there. $first and $second are their exit codes.
+# publish_overtaking TARGETS VERSION: $other's index as VERSION waits at the gate while $IMAGE as 1.0 is
+# published by TARGETS, which goes around it, to its very end. $first and $second are their exit codes.
+publish_overtaking() {
+	publish_other 4
+	gate_rule line '^PUT .*index.json'
+	publish_background "$other" --image-version="$2"
+	gate_wait
+	second=0
+	"$GPUIMG" publish -t "$1" "$IMAGE" --image-version=1.0 \
+		>"$BATS_TEST_TMPDIR/direct" 2>&1 3>&- </dev/null || second=$?
+	gate_open
+	first=0
+	wait "$publisher" || first=$?
+}
+
+# publish_overtaken TARGETS VERSION COMMAND...: the worst order: $other's index arrives when that of
+# $IMAGE was written and not looked at again. A gate of its own holds this look, the third one after
+# those before sending and before writing, until $other's run is done: no clock is asked. COMMAND says
+# that the index of $IMAGE is there by then.
 publish_overtaken() {
-	local by=$1 version=$2 one two
+	local by=$1 version=$2 behind=$BATS_TEST_TMPDIR/behind port two
 	shift 2
+	mkdir "$behind"
+	sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$by" >"$behind/port"
+	port=$(server_gate "$behind" 0 'line@3' '^GET .*index\.json')
+	sed "s/127\.0\.0\.1:[0-9]*/127.0.0.1:$port/" "$by" >"$by.held"
 	publish_other 4
 	gate_rule line '^PUT .*index.json'
 	publish_background "$other" --image-version="$version"
-	one=$publisher
 	gate_wait
-	"$GPUIMG" publish -t "$by" "$IMAGE" --image-version=1.0 \
+	"$GPUIMG" publish -t "$by.held" "$IMAGE" --image-version=1.0 \
 		>"$BATS_TEST_TMPDIR/direct" 2>&1 3>&- </dev/null &
 	two=$!
-	wait_until 10 "$@"
+	GATE=$behind/gate gate_wait
+	"$@"
 	gate_open
 	first=0 second=0
-	wait "$one" || first=$?
+	wait "$publisher" || first=$?
+	GATE=$behind/gate gate_open
 	wait "$two" || second=$?
 }
 

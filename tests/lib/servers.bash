@@ -157,9 +157,9 @@ oci_token_server() {
 	server_file "$dir/port"
 }
 
-# oci_gate DIR BYTES_PER_SECOND [RULE...]: a gate before DIR's registry, 0: as fast as can be; prints
+# server_gate DIR BYTES_PER_SECOND [RULE...]: a gate before DIR's registry, 0: as fast as can be; prints
 # its port. DIR/gate is its directory. What an earlier one holds stays held.
-oci_gate() {
+server_gate() {
 	local dir
 	dir=$(mktemp -d "$1/gate-XXXXXX")
 	ln -sfn "$dir" "$1/gate"
@@ -543,7 +543,7 @@ mock_no_faults() {
 }
 
 mock_reset() {
-	rm -f "$SERVERS/$1/faults" "$SERVERS/$1/fired" "$SERVERS/$1/settings.json"
+	rm -f "$SERVERS/$1/faults" "$SERVERS/$1/fired" "$SERVERS/$1/settings.json" "$SERVERS/$1/dates"
 	: >"$SERVERS/$1/log"
 }
 

@@ -314,7 +314,7 @@ wrong_password() { # server
 @test "tokens of five seconds do not hurt an upload that takes longer" {
 	local issued
 	oci_registry "$DIR/short" token 5
-	PORT=$(oci_gate "$DIR/short" 5000000) target short team/short
+	PORT=$(server_gate "$DIR/short" 5000000) target short team/short
 	send
 	expect_status 0
 	expect_record .result published
@@ -324,7 +324,7 @@ wrong_password() { # server
 	issued=$(wc -l <"$DIR/short/tokens.d/tokens")
 	[ "$issued" -ge 3 ]
 
-	PORT=$(oci_gate "$DIR/short" 5000000) target short team/short2 'chunk_bytes: 8M'
+	PORT=$(server_gate "$DIR/short" 5000000) target short team/short2 'chunk_bytes: 8M'
 	send
 	expect_status 0
 	[ "$(($(wc -l <"$DIR/short/tokens.d/tokens") - issued))" -ge 6 ]
@@ -334,7 +334,7 @@ wrong_password() { # server
 # --- interrupted ---------------------------------------------------------------------------------
 
 killed_in_layer() { # server
-	PORT=$(oci_gate "$DIR/$1" 12000000) target "$1" team/killed
+	PORT=$(server_gate "$DIR/$1" 12000000) target "$1" team/killed
 	send_behind
 	wait_until 20 has_uploaded "$1" team/killed 8000000
 	tr '\0' ' ' <"/proc/$behind/cmdline" >"$BATS_TEST_TMPDIR/argv.log"
@@ -366,7 +366,7 @@ remembered() { # bytes
 
 killed_in_chunk() { # server
 	local chunk=$((4 * 1024 * 1024))
-	PORT=$(oci_gate "$DIR/$1" 12000000) target "$1" team/chunks 'chunk_bytes: 4M'
+	PORT=$(server_gate "$DIR/$1" 12000000) target "$1" team/chunks 'chunk_bytes: 4M'
 	send_behind
 	wait_until 20 remembered $((3 * chunk))
 	wait_until 20 has_uploaded "$1" team/chunks $((3 * chunk + 1000000))
@@ -387,7 +387,7 @@ killed_in_chunk() { # server
 @test "killed between two chunks: only the rest is sent" {
 	local done=$((2 * 4 * 1024 * 1024))
 	# the third chunk does not get through
-	PORT=$(oci_gate "$DIR/token" 0 "line@3 ^PATCH /v2/team/between/") \
+	PORT=$(server_gate "$DIR/token" 0 "line@3 ^PATCH /v2/team/between/") \
 		target token team/between 'chunk_bytes: 4M'
 	send_behind
 	wait_until 20 test -e "$DIR/token/gate/held"
@@ -406,7 +406,7 @@ killed_in_chunk() { # server
 @test "killed after the layer, before the tag: only what is missing is sent" {
 	local server port
 	for server in open basic token; do
-		port=$(oci_gate "$DIR/$server" 0 "line@1 ^PUT /v2/team/tagless/manifests/")
+		port=$(server_gate "$DIR/$server" 0 "line@1 ^PUT /v2/team/tagless/manifests/")
 		PORT=$port target "$server" team/tagless
 		send_behind
 		wait_until 20 test -e "$DIR/$server/gate/held"
@@ -421,7 +421,7 @@ killed_in_chunk() { # server
 }
 
 @test "--abort --remove cancels the upload that is remembered" {
-	PORT=$(oci_gate "$DIR/open" 12000000) target open team/aborted 'chunk_bytes: 4M'
+	PORT=$(server_gate "$DIR/open" 12000000) target open team/aborted 'chunk_bytes: 4M'
 	send_behind
 	wait_until 20 remembered $((4 * 1024 * 1024))
 	kill_behind
@@ -438,7 +438,7 @@ killed_in_chunk() { # server
 	local nth
 	# of the layer, the config, the manifest, the tag
 	for nth in 1 2 3 4; do
-		PORT=$(oci_gate "$DIR/open" 0 "lost@$nth ^HTTP/1.1 201 ") \
+		PORT=$(server_gate "$DIR/open" 0 "lost@$nth ^HTTP/1.1 201 ") \
 			target open "team/lost-$nth"
 		send --image-version="$nth"
 		expect_status 0
@@ -469,7 +469,7 @@ at_once() {
 @test "two publishers of the same image at once both succeed" {
 	mkdir "$WORK/second"
 	ln "$IMAGE" "$DIR/image/gpu-node.manifest.json" "$WORK/second/"
-	PORT=$(oci_gate "$DIR/open" 40000000) target open team/both
+	PORT=$(server_gate "$DIR/open" 40000000) target open team/both
 	at_once --image-version=1
 	[ "$first $second" = "0 0" ] || {
 		cat "$BATS_TEST_TMPDIR"/*.log
@@ -481,7 +481,7 @@ at_once() {
 @test "two images on one tag at once: the tag is one of them, and the other is told" {
 	mkdir "$WORK/second"
 	ln "$DIR/other/gpu-node.qcow2" "$DIR/other/gpu-node.manifest.json" "$WORK/second/"
-	PORT=$(oci_gate "$DIR/open" 40000000) target open team/race
+	PORT=$(server_gate "$DIR/open" 40000000) target open team/race
 	at_once --image-version=1
 	# the smaller one is first; the larger one finds the tag set
 	[ "$first $second" = "4 0" ] || {
@@ -494,7 +494,7 @@ at_once() {
 }
 
 @test "two runs for one file at once: the second one says so" {
-	PORT=$(oci_gate "$DIR/open" 12000000) target open team/locked
+	PORT=$(server_gate "$DIR/open" 12000000) target open team/locked
 	send_behind
 	wait_until 20 has_uploaded open team/locked 4000000
 	send
