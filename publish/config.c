@@ -15,8 +15,8 @@
 #define SECRET_MAX_BYTES (64UL * 1024)
 #define LOCATIONS_MAX    1000
 
-static const char *const common_keys[] = {"type",    "locations",   "boot_type",
-                                          "ca_file", "?verify_tls", NULL};
+static const char *const target_keys[] = {"type", "locations", NULL};
+static const char *const common_keys[] = {"boot_type", "ca_file", "?verify_tls", NULL};
 static const char *const boot_types[] = {"bios", "uefi", "uefi-secure-boot", NULL};
 
 struct reading {
@@ -28,7 +28,7 @@ struct reading {
 static const char *find_key(const char *const *list, const char *word)
 {
 	for (size_t i = 0; list && list[i]; i++)
-		if (strcmp(list[i] + strspn(list[i], "!#?"), word) == 0)
+		if (strcmp(list[i] + strspn(list[i], "!#?*"), word) == 0)
 			return list[i];
 	return NULL;
 }
@@ -156,36 +156,36 @@ static int take_secret(struct reading *r, struct publish_location *l, const char
 		                         "'%s' must be {env: NAME} or {file: PATH}", key);
 	}
 	if (is_open_file(json_string_value(json_object_get(place, "file")))) {
-		yaml_doc_complain(&r->doc, node, err,
-		                  "'%s' holds a secret, and everybody on this host can read it",
-		                  json_string_value(json_object_get(place, "file")));
-		error_hint(err, "chmod 600 '%s'",
-		           json_string_value(json_object_get(place, "file")));
+		secret_refuse_open(json_string_value(json_object_get(place, "file")), err);
 		json_decref(place);
-		return -1;
+		return error_prefix(err, "%s:%zu", r->doc.path, node->start_mark.line + 1);
 	}
 	json_object_set_new(l->secrets, key, place);
 	return 0;
 }
 
-/* Whether a value is of the kind that its key's mark says. */
+/* Whether a value is of the kind that its key's mark says; without one it is a text. */
 static int check_kind(struct reading *r, const char *entry, const yaml_node_t *value,
                       const json_t *json, struct error *err)
 {
-	const char *text = yaml_doc_text(value);
+	const char *text = yaml_doc_text(value), *key = entry + strspn(entry, "!#?*");
+	bool is_text = json_is_string(json) || json_is_integer(json);
 	uint64_t number;
 
-	if (*entry == '#' && (!text || str_parse_uint(text, INT64_MAX, &number) < 0))
-		return yaml_doc_complain(&r->doc, value, err, "'%s' must be a whole number",
-		                         entry + 1);
+	if (*entry == '*')
+		return 0;
+	if (*entry == '#' && (!is_text || str_parse_uint(text, INT64_MAX, &number) < 0))
+		return yaml_doc_complain(&r->doc, value, err, "'%s' must be a whole number", key);
 	if (*entry == '?' && !json_is_boolean(json))
-		return yaml_doc_complain(&r->doc, value, err, "'%s' must be true or false",
-		                         entry + 1);
+		return yaml_doc_complain(&r->doc, value, err, "'%s' must be true or false", key);
+	if (*entry != '?' && !is_text)
+		return yaml_doc_complain(&r->doc, value, err, "'%s' must be one text", key);
 	return 0;
 }
 
 static int take_pair(struct reading *r, struct publish_location *l, const struct publish_backend *b,
-                     const yaml_node_t *key_node, const yaml_node_t *value, struct error *err)
+                     bool of_location, const yaml_node_t *key_node, const yaml_node_t *value,
+                     struct error *err)
 {
 	const char *key = yaml_doc_text(key_node), *entry;
 	json_t *json;
@@ -194,9 +194,15 @@ static int take_pair(struct reading *r, struct publish_location *l, const struct
 		return yaml_doc_complain(&r->doc, key_node, err, "a key must be a text");
 	if (is_in(b->secret_keys, key))
 		return take_secret(r, l, key, value, err);
-	if (strcmp(key, "type") == 0 || strcmp(key, "locations") == 0)
-		return 0;
-	entry = is_in(common_keys, key) ? find_key(common_keys, key) : find_key(b->keys, key);
+	if (is_in(target_keys, key))
+		return of_location ? yaml_doc_complain(&r->doc, key_node, err,
+		                                       "'%s' belongs to a target, not to one of "
+		                                       "its locations",
+		                                       key)
+		                   : 0;
+	entry = find_key(common_keys, key);
+	if (!entry)
+		entry = find_key(b->keys, key);
 	if (!entry)
 		return yaml_doc_complain(&r->doc, key_node, err,
 		                         "a target of type '%s' has no key '%s'", b->type, key);
@@ -215,7 +221,8 @@ static int take_pair(struct reading *r, struct publish_location *l, const struct
 }
 
 static int take_pairs(struct reading *r, struct publish_location *l,
-                      const struct publish_backend *b, const yaml_node_t *map, struct error *err)
+                      const struct publish_backend *b, bool of_location, const yaml_node_t *map,
+                      struct error *err)
 {
 	CLEANUP_STRV struct strv seen = {0};
 
@@ -226,7 +233,7 @@ static int take_pairs(struct reading *r, struct publish_location *l,
 		if (yaml_doc_text(key) && strv_has(&seen, yaml_doc_text(key)))
 			return yaml_doc_complain(&r->doc, key, err, "'%s' stands there twice",
 			                         yaml_doc_text(key));
-		if (take_pair(r, l, b, key, yaml_doc_node(&r->doc, p->value), err) < 0)
+		if (take_pair(r, l, b, of_location, key, yaml_doc_node(&r->doc, p->value), err) < 0)
 			return -1;
 		strv_add(&seen, yaml_doc_text(key));
 	}
@@ -280,10 +287,13 @@ static int add_location(struct reading *r, const char *target, const yaml_node_t
 	if (r->targets.count > LOCATIONS_MAX)
 		return yaml_doc_complain(&r->doc, target_node, err, "more than %d locations",
 		                         LOCATIONS_MAX);
-	if (take_pairs(r, &r->targets.items[r->targets.count - 1], b, target_node, err) < 0)
+	if (take_pairs(r, &r->targets.items[r->targets.count - 1], b, false, target_node, err) < 0)
 		return -1;
+	if (own && own->type != YAML_MAPPING_NODE && !str_equal(yaml_doc_text(own), ""))
+		return yaml_doc_complain(&r->doc, own, err, "location '%s' must be a mapping",
+		                         name);
 	if (own && own->type == YAML_MAPPING_NODE &&
-	    take_pairs(r, &r->targets.items[r->targets.count - 1], b, own, err) < 0)
+	    take_pairs(r, &r->targets.items[r->targets.count - 1], b, true, own, err) < 0)
 		return -1;
 	return check_needed(r, &r->targets.items[r->targets.count - 1], b, target_node, err);
 }

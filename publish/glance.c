@@ -599,8 +599,8 @@ static const char *const keys[] = {"cloud",
                                    "visibility",
                                    "?protected",
                                    "#min_ram",
-                                   "properties",
-                                   "tags",
+                                   "*properties",
+                                   "*tags",
                                    NULL};
 static const char *const secret_keys[] = {"password", "application_credential_secret", NULL};
 

@@ -88,7 +88,7 @@ static int refused(struct publish_job *job, const struct http_request *request,
 {
 	const struct web *w = job->own;
 
-	if (w->accepted && reply->status == 401) {
+	if (w->accepted && reply->status == 401 && !reply->elsewhere) {
 		error_hint(err, "if the credentials have run out, run again with fresh ones: what "
 		                "was sent is not sent twice");
 		error_code(err, EXIT_PUBLISH);
@@ -373,6 +373,7 @@ const struct publish_backend publish_http = {
 	.begin = web_begin,
 	.send = web_send,
 	.commit = web_commit,
+	.refused = refused,
 	.verify = web_verify,
 	.name = web_name,
 	.leftovers = web_leftovers,

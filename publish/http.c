@@ -310,6 +310,7 @@ static int send_once(struct transfer *t, CURLcode *ret_code, struct error *err)
 		    !follow(&t->reply, &url, &headers))
 			return 0;
 		http_reply_free(&t->reply);
+		t->reply.elsewhere = !http_same_origin(t->request->url, url);
 		t->body_at = 0;
 	}
 }

@@ -90,13 +90,15 @@ struct http_reply {
 	size_t size;
 	uint64_t sent_bytes; /* of the body, in all tries; also where no reply came */
 	unsigned tries;
+	bool elsewhere; /* another host than the request's, to which it was led */
 };
 
 /*
  * 0: a reply came, of whatever status (statuses that are worth another try, 408, 429 and 5xx of
  * idempotent requests, were tried again: Retry-After, else 1, 2, 4 … 60 s with jitter). -1: none
- * came; the error is EXIT_PUBLISH, and *ret_unknown (may be NULL) is true where the server may have
- * done it.
+ * came; the error is EXIT_PUBLISH where running again may help, EXIT_HOST, EXIT_INPUT (the file got
+ * shorter), or what on_data set; *ret_unknown (may be NULL) is true where the server may have done
+ * it.
  */
 int http_send(struct http *http, const struct http_request *request, struct http_reply *ret,
               bool *ret_unknown, struct error *err);

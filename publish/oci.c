@@ -411,8 +411,8 @@ static int oci_leftovers(struct publish_job *job, bool remove, struct strv *ret,
 	return 0;
 }
 
-static const char *const keys[] = {"!repository", "tag", "user", "?plain_http",
-                                   "chunk_bytes", "env", NULL};
+static const char *const keys[] = {"!repository", "tag",  "user", "?plain_http",
+                                   "chunk_bytes", "*env", NULL};
 static const char *const secret_keys[] = {"password", "token", NULL};
 
 const struct publish_backend publish_oci = {

@@ -167,9 +167,10 @@ struct publish_job {
 struct publish_backend {
 	const char *type;
 	enum publish_verify verify_default;
-	unsigned digests;        /* enum publish_digests: what it needs of the image */
-	const char *const *keys; /* settings it knows, NULL at the end; before one that it needs
-	                          * "!", before a whole number "#", before true or false "?" */
+	unsigned digests; /* enum publish_digests: what it needs of the image */
+	/* Settings it knows, NULL at the end, each a text; one mark may stand before it: "!" it is
+	 * needed, "#" a whole number, "?" true or false, "*" whatever: the backend looks itself. */
+	const char *const *keys;
 	const char *const *secret_keys;
 	int (*check)(struct publish_job *job,
 	             struct error *err); /* settings, credentials; no side effects */
@@ -185,6 +186,9 @@ struct publish_backend {
 	/* The index entry by which others find it, where that is a request of its own: only what
 	 * was verified gets it. */
 	int (*name)(struct publish_job *job, struct error *err);
+	/* The error of a reply that is none of what was hoped for; NULL: http_error(). */
+	int (*refused)(struct publish_job *job, const struct http_request *request,
+	               const struct http_reply *reply, struct error *err);
 	/* --abort: what is left over at this location; removed if 'remove'. One line each to ret.
 	 */
 	int (*leftovers)(struct publish_job *job, bool remove, struct strv *ret, struct error *err);

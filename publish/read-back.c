@@ -48,7 +48,8 @@ int publish_digest_back(struct publish_job *job, const struct http_request *like
 	if (send(job, &request, &reply, NULL, err) < 0)
 		return -1;
 	if (reply.status != 200)
-		return http_error(job->http, &request, &reply, err);
+		return job->backend->refused ? job->backend->refused(job, &request, &reply, err)
+		                             : http_error(job->http, &request, &reply, err);
 	if (EVP_DigestFinal_ex(context, value, &length) != 1)
 		return error_set(err, "libcrypto cannot make a digest");
 	*ret_hex = digest_hex(value, length);

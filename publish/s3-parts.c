@@ -20,7 +20,8 @@ struct lane {
 };
 
 struct sending {
-	pthread_mutex_t lock; /* of all below, and of the job's slot */
+	/* of next, taken_bytes, failed, err, under_way_bytes, and the job's slot */
+	pthread_mutex_t lock;
 	struct publish_job *job;
 	char *upload_id; /* escaped */
 	uint64_t next;   /* the first part that nobody looked at yet */

@@ -212,6 +212,8 @@ static int complete_failed(struct publish_job *job, const struct s3_request *req
 {
 	bool whole;
 
+	if (s3_has_run_out(job, reply))
+		return s3_error(job, request, reply, err);
 	if (s3_is_whole(job, &whole, err) < 0)
 		return -1;
 	if (whole)
@@ -280,9 +282,10 @@ static int own_leftover(struct publish_job *job, bool remove, struct strv *ret, 
 {
 	const struct s3 *s = job->own;
 	const char *id = publish_recalled(job, "upload_id");
+	CLEANUP_FREE char *line = str_format("upload %s of ", id ? id : "");
 
 	for (size_t i = 0; id && i < ret->count; i++)
-		if (strstr(ret->items[i], id))
+		if (str_starts(ret->items[i], line))
 			return 0;
 	if (!id)
 		return 0;
@@ -292,15 +295,19 @@ static int own_leftover(struct publish_job *job, bool remove, struct strv *ret, 
 	return 0;
 }
 
-/* Another publisher may be at it: an upload of another version is left alone for a day. */
-static bool may_end(const struct s3 *s, const char *key, const char *initiated)
+/* Another publisher may be at it: an upload of another version is left alone for a day. NULL: it is
+ * not. */
+static const char *why_kept(const struct s3 *s, const char *key, const char *initiated)
 {
 	struct tm tm = {0};
 
 	if (strcmp(key, s->key) == 0)
-		return true;
-	return initiated && strptime(initiated, "%Y-%m-%dT%H:%M:%S", &tm) &&
-	       timegm(&tm) < time(NULL) - OTHERS_AFTER_S;
+		return NULL;
+	if (!initiated || !strptime(initiated, "%Y-%m-%dT%H:%M:%S", &tm))
+		return "when it was begun is not told";
+	return timegm(&tm) < time(NULL) - OTHERS_AFTER_S
+	               ? NULL
+	               : "begun within a day, so that somebody may be sending it";
 }
 
 static int take_upload(struct publish_job *job, const char *xml, const char *prefix, bool remove,
@@ -310,19 +317,17 @@ static int take_upload(struct publish_job *job, const char *xml, const char *pre
 	CLEANUP_FREE char *key = xml_tag(xml, "Key", NULL);
 	CLEANUP_FREE char *id = xml_tag(xml, "UploadId", NULL);
 	CLEANUP_FREE char *initiated = xml_tag(xml, "Initiated", NULL);
-	const char *outcome = "";
+	const char *kept;
 
 	if (!key || !id || !str_starts(key, prefix))
 		return 0;
-	if (remove && may_end(s, key, initiated)) {
-		if (abort_upload(job, key, id, err) < 0)
-			return -1;
-		outcome = ": removed";
-	} else if (remove) {
-		outcome = ": kept, of another version and begun within a day: somebody may be "
-			  "sending it";
-	}
-	strv_addf(ret, "upload %s of %s%s", id, key, outcome);
+	kept = why_kept(s, key, initiated);
+	if (remove && !kept && abort_upload(job, key, id, err) < 0)
+		return -1;
+	if (remove && kept)
+		strv_addf(ret, "upload %s of %s: kept, of another version, and %s", id, key, kept);
+	else
+		strv_addf(ret, "upload %s of %s%s", id, key, remove ? ": removed" : "");
 	return 0;
 }
 

@@ -225,12 +225,23 @@ int s3_send(struct publish_job *job, const struct s3_request *r, struct http_rep
 	return result;
 }
 
-/* Temporary credentials that were good in this run: with fresh ones the next run goes on. */
-static bool has_run_out(const struct s3 *s, const struct http_reply *reply)
+bool s3_has_run_out(const struct publish_job *job, const struct http_reply *reply)
 {
+	const struct s3 *s = job->own;
+
 	return s->accepted && reply->body &&
 	       (strstr(reply->body, "<Code>ExpiredToken</Code>") ||
 	        strstr(reply->body, "<Code>TokenRefreshRequired</Code>"));
+}
+
+static int refused(struct publish_job *job, const struct http_request *request,
+                   const struct http_reply *reply, struct error *err)
+{
+	if (s3_has_run_out(job, reply)) { /* before http_error() says what is said of any 403 */
+		error_hint(err, "give it fresh credentials and run again: what was sent stays");
+		error_code(err, EXIT_PUBLISH);
+	}
+	return http_error(job->http, request, reply, err);
 }
 
 int s3_error(struct publish_job *job, const struct s3_request *r, const struct http_reply *reply,
@@ -241,11 +252,7 @@ int s3_error(struct publish_job *job, const struct s3_request *r, const struct h
 	CLEANUP_FREE char *url = str_format("%s%s", s->scheme_host, path);
 	const struct http_request shown = {.method = r->method, .url = url};
 
-	if (has_run_out(s, reply)) { /* before http_error() says what is said of any 403 */
-		error_hint(err, "give it fresh credentials and run again: what was sent stays");
-		error_code(err, EXIT_PUBLISH);
-	}
-	return http_error(job->http, &shown, reply, err);
+	return refused(job, &shown, reply, err);
 }
 
 int s3_call(struct publish_job *job, const struct s3_request *r, bool may_miss,
@@ -385,6 +392,7 @@ const struct publish_backend publish_s3 = {
 	.begin = s3_begin,
 	.send = s3_send_image,
 	.commit = s3_complete,
+	.refused = refused,
 	.verify = s3_verify,
 	.name = s3_name,
 	.leftovers = s3_leftovers,

@@ -40,6 +40,8 @@ int s3_send(struct publish_job *job, const struct s3_request *request, struct ht
 /* The same, where anything but 2xx (and 404, if it may be missing) is an error. */
 int s3_call(struct publish_job *job, const struct s3_request *request, bool may_miss,
             struct http_reply *ret, struct error *err);
+/* Temporary credentials that were good in this run: with fresh ones the next run goes on. */
+bool s3_has_run_out(const struct publish_job *job, const struct http_reply *reply);
 int s3_error(struct publish_job *job, const struct s3_request *request,
              const struct http_reply *reply, struct error *err);
 /* Small objects. *ret NULL: it is not there. */

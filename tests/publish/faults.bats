@@ -220,6 +220,36 @@ sys.exit(code)'
 	expect_sent $((SIZE - PART))
 }
 
+@test "s3: credentials that end before the upload is completed, too" {
+	use s3
+	mock_faults fault '[{"on": "POST .*uploadId=", "do": "status", "status": 400,
+		"body": "<Error><Code>ExpiredToken</Code></Error>"},
+		{"on": "HEAD ", "do": "status", "status": 400, "skip": 2, "times": 9}]'
+	go
+	expect_status 7
+	expect_in "$out" 'fresh credentials'
+	mock_reset fault
+	go
+	expect_status 0
+	expect_sent 0
+}
+
+@test "credentials that end while it is read back are no usage error either" {
+	use s3
+	mock_faults fault '[{"on": "GET .*node.qcow2", "do": "status", "status": 400,
+		"body": "<Error><Code>ExpiredToken</Code></Error>"}]'
+	go
+	expect_status 7
+	use web
+	mock_faults fault '[{"on": "GET .*node.qcow2", "do": "status", "status": 401}]'
+	go
+	expect_status 7
+	mock_reset fault
+	go
+	expect_status 0
+	expect_sent 0
+}
+
 @test "s3: credentials that were never good are a usage error, run out or not" {
 	use s3
 	mock_faults fault '[{"on": "GET", "do": "status", "status": 403, "times": 99,
@@ -265,6 +295,7 @@ upload_xml() { # KEY ID INITIATED
 	[ "$(grep -c 'upload id-' <<<"$out")" -eq 3 ]
 	[ "$(grep -c '^DELETE' "$SERVERS/fault/log")" -eq 0 ]
 	go --abort --remove
+	expect_status 0
 	expect_in "$out" "id-new of node/1/bb/node.qcow2: kept"
 	expect_in "$(grep '^DELETE' "$SERVERS/fault/log")" id-old
 	expect_in "$(grep '^DELETE' "$SERVERS/fault/log")" id-mine

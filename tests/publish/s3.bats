@@ -153,7 +153,7 @@ has_parts() { # NUMBER...: the state remembers them
 	publish_background "$IMAGE" --image-version=1.0
 	gate_wait
 	wait_until 30 has_parts 1 3
-	gate_drop
+	gate_drop # the store never saw it: if it has the part in the end, it came again
 	wait "$publisher"
 	expect_value "$IMAGE" store/default resumed_from 0
 	fetch "1.0/$SUM/node.qcow2"

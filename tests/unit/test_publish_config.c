@@ -55,6 +55,17 @@ static void test_refusals(void)
 	        "targets.yaml:3: ", "boot_type 'efi'");
 	refused("targets:\n  a:\n    type: http\n    url: http://h\n    move: no\n",
 	        "targets.yaml:5: ", "truth value");
+	refused("targets:\n  a:\n    type: dir\n    path: /x\n    boot_type: [uefi]\n",
+	        "targets.yaml:5: ", "'boot_type' must be one text");
+	refused("targets:\n  a:\n    type: vco\n    url: u\n    customer: c\n    tags: [a, b]\n",
+	        "targets.yaml:6: ", "'tags' must be one text");
+	refused("targets:\n  a:\n    type: dir\n    path: true\n",
+	        "targets.yaml:4: ", "'path' must be one text");
+	refused("targets:\n  a:\n    type: dir\n    path: /x\n    locations:\n      b: /y\n",
+	        "targets.yaml:6: ", "location 'b' must be a mapping");
+	refused("targets:\n  a:\n    type: dir\n    path: /x\n    locations:\n"
+	        "      b: {type: s3}\n",
+	        "targets.yaml:6: ", "'type' belongs to a target");
 	refused("targets:\n  a:\n    type: http\n    url: http://h\n    verify_tls: 1\n",
 	        "targets.yaml:5: ", "'verify_tls' must be true or false");
 	refused("targets:\n  a:\n    type: http\n    url: http://h\n    move: 'no'\n",
