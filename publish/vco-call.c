@@ -40,15 +40,13 @@ static void take_token(struct publish_job *job, char *token)
 		strv_add(job->secrets, token);
 }
 
-/* One that was good before, in this run, has only run out: a fresh one goes on where it stopped. */
+/* One that was good before, in this run, has only run out: a fresh one goes on where it stopped.
+ * Where there is no 'iam_url'. */
 static int has_ended(const struct publish_job *job, struct error *err)
 {
 	const struct vco *v = job->own;
 
-	error_set(err, "the token has ended%s",
-	          v->accepted ? " on the way"
-	          : v->iam    ? ", or ends within a minute"
-	                      : "");
+	error_set(err, "the token has ended%s", v->accepted ? " on the way" : "");
 	error_hint(err, v->accepted ? "run again with a fresh one: what was sent is not sent "
 	                              "twice; with 'iam_url' in the targets file it is refreshed"
 	                            : "give a fresh one, or 'iam_url' in the targets file, where "
@@ -73,8 +71,10 @@ static int refresh(struct publish_job *job, struct error *err)
 	if (http_send(job->http, &request, &reply, NULL, err) < 0)
 		return -1;
 	if (v->accepted && (reply.status == 401 || reply.status == 403)) {
-		has_ended(job, err);
-		return error_prefix(err, "%s: the server says %d", url, reply.status);
+		error_set(err, "%s: the server says %d: the token has ended on the way", url,
+		          reply.status);
+		error_hint(err, "run again with a fresh token: what was sent is not sent twice");
+		return error_code(err, EXIT_PUBLISH);
 	}
 	if (reply.status != 200)
 		return http_error(job->http, &request, &reply, err);

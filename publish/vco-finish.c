@@ -112,6 +112,7 @@ static void take_created(struct publish_job *job, const struct http_reply *reply
 	json_decref(json);
 }
 
+/* 1: there is an image all the same, and this request did not make it. */
 static int refused(struct publish_job *job, const struct vco_call *call,
                    const struct http_reply *reply, struct error *err)
 {
@@ -124,7 +125,7 @@ static int refused(struct publish_job *job, const struct vco_call *call,
 	if (!look_ms(reply->status))
 		return error_take(err, &lost);
 	if (look_for_it(job, look_ms(reply->status), &lost, err) == 0)
-		return 0;
+		return reply->status >= 500 ? 0 : 1;
 	if (reply->status == 404) { /* the upload: it begins anew */
 		publish_forget(job);
 		err->code = EXIT_PUBLISH;
@@ -132,6 +133,7 @@ static int refused(struct publish_job *job, const struct vco_call *call,
 	return -1;
 }
 
+/* As refused(); 0: of this request, as far as anybody knows. */
 static int create(struct publish_job *job, const struct vco_call *call, struct error *err)
 {
 	CLEANUP_HTTP_REPLY struct http_reply reply = {0};
@@ -177,6 +179,7 @@ int vco_finish(struct publish_job *job, struct error *err)
 	const struct vco *v = job->own;
 	CLEANUP_STRV struct strv query = {0};
 	enum vco_verdict verdict;
+	int result;
 
 	if (vco_is_finished(job))
 		return 0;
@@ -187,8 +190,9 @@ int vco_finish(struct publish_job *job, struct error *err)
 	if (verdict != VCO_ABSENT)
 		return 0; /* what it is, vco_wait() judges */
 	describe(job, &query);
-	if ((v->by_url ? import(job, &query, err) : finish_upload(job, &query, err)) < 0)
-		return -1;
+	result = v->by_url ? import(job, &query, err) : finish_upload(job, &query, err);
+	if (result != 0)
+		return result < 0 ? -1 : 0;
 	json_object_set_new(publish_slot(job), "finished", json_true());
 	if (job->id)
 		json_object_set_new(publish_slot(job), "image_id", json_string(job->id));

@@ -22,22 +22,17 @@ static int check_settings(const struct publish_location *w, struct error *err)
 {
 	static const char *const numbers[] = {"memory", "boot_disk_size", "ready_timeout"};
 	const char *url = publish_setting(w, "url"), *iam = publish_setting(w, "iam_url");
-	uint64_t number;
 
-	if (json_object_get(w->settings, "ready_status") && !publish_setting(w, "ready_status"))
-		error_set(err, "'ready_status' must be one word, as the API tells it");
 	if (!url || !vco_is_safe_url(url) || !publish_setting(w, "customer"))
 		error_set(err, "'url' must be the https address of the API, up to '/api/1', and "
 		               "'customer' a text");
 	else if (json_object_get(w->settings, "iam_url") && (!iam || !vco_is_safe_url(iam)))
 		error_set(err, "'iam_url' must be the https address of where tokens come from");
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		const json_t *value = json_object_get(w->settings, numbers[i]);
+		uint64_t number = publish_number(w, numbers[i], 1);
 
-		if (value && (!json_is_string(value) ||
-		              str_parse_uint(json_string_value(value), INT32_MAX, &number) < 0 ||
-		              number == 0))
-			error_set(err, "'%s' must be a number above 0", numbers[i]);
+		if (number == 0 || number > INT32_MAX)
+			error_set(err, "'%s' must be from 1 to %d", numbers[i], INT32_MAX);
 	}
 	return err->message ? error_code(err, EXIT_USAGE) : 0;
 }
@@ -160,20 +155,27 @@ static void note_how(struct publish_job *job, const json_t *image)
 			job->where->location, job->ref, job->boot_type);
 }
 
+/* What it is called goes into messages; as a setting only what is whole and needs no escapes. */
+static void take_status(struct vco *v, const char *status)
+{
+	free(v->status);
+	v->status = status ? str_printable(status, STATUS_SHOWN) : NULL;
+	v->can_be_set =
+		status && *status && str_equal(status, v->status) && !strpbrk(status, "\"\\");
+}
+
 /* Of several images of one name the best counts. */
 static void take_verdict(struct publish_job *job, const json_t *image, json_int_t id,
                          enum vco_verdict *ret)
 {
 	struct vco *v = job->own;
 	enum vco_verdict verdict = judge(job, image);
-	const char *status = json_string_value(json_object_get(image, "status"));
 
 	if (verdict <= *ret)
 		return;
 	*ret = verdict;
 	vco_take_id(job, id);
-	free(v->status);
-	v->status = status ? str_printable(status, STATUS_SHOWN) : NULL;
+	take_status(v, json_string_value(json_object_get(image, "status")));
 	free(STEAL(job->verified));
 	if (verdict != VCO_READY)
 		return;
@@ -278,11 +280,18 @@ static int vco_probe(struct publish_job *job, enum publish_found *ret, struct er
 	return 0;
 }
 
-/* On failure the platform removes the record: nothing that was sent is of use then. */
+/* On failure the platform removes the record. Of what was sent nothing is of use then, but where
+ * the image was made of somebody else's parts, ours are still there. */
 static int dropped(struct publish_job *job, struct error *err)
 {
 	const struct vco *v = job->own;
 
+	if (!vco_is_finished(job)) {
+		error_set(err, "image %s, which another run made, is gone again: its import failed",
+		          job->ref ? job->ref : v->name);
+		error_hint(err, "run again to have another one made");
+		return error_code(err, EXIT_PUBLISH);
+	}
 	publish_forget(job);
 	error_set(err, "the platform took the image%s%s and dropped it again: its import failed",
 	          job->ref ? " " : "", job->ref ? job->ref : "");
@@ -317,13 +326,28 @@ static int not_ready(const struct publish_job *job, enum vco_verdict verdict, st
 		error_set(err, "image %s is not ready yet: its status is '%s'%s", job->ref,
 		          status_of(job),
 		          verdict == VCO_UNKNOWN ? ", which gpuimg does not know" : "");
-	if (verdict == VCO_UNKNOWN && v->status)
+	if (verdict == VCO_UNKNOWN && v->can_be_set)
 		error_hint(err,
-		           "if VMs can be made of it, say 'ready_status: %s' in the targets file; "
-		           "else run again to wait for it: nothing is sent twice",
+		           "if VMs can be made of it, say 'ready_status: \"%s\"' in the targets "
+		           "file; else run again to wait for it: nothing is sent twice",
 		           v->status);
 	error_hint(err, "run again to wait for it; nothing is sent twice");
 	return error_code(err, EXIT_PUBLISH);
+}
+
+/* Of another verdict than that it is ready. */
+static int refuse(struct publish_job *job, enum vco_verdict verdict, struct error *err)
+{
+	switch (verdict) {
+	case VCO_OTHER: /* where we made none, somebody was faster while we sent */
+		return vco_is_finished(job) ? not_as_sent(job, err) : is_other(job, err);
+	case VCO_DISABLED:
+		return is_disabled(job, err);
+	case VCO_ABSENT:
+		return dropped(job, err);
+	default:
+		return not_ready(job, verdict, err);
+	}
 }
 
 struct waiting {
@@ -373,12 +397,9 @@ static int judge_wait(struct publish_job *job, struct waiting *w, struct error *
 		return -1;
 	if (verdict == VCO_READY)
 		return 1;
-	if (verdict == VCO_OTHER)
-		return not_as_sent(job, err);
-	if (verdict == VCO_DISABLED)
-		return is_disabled(job, err);
-	if (verdict == VCO_ABSENT && (v->seen || clock_ms() - w->began_ms > APPEAR_MS))
-		return dropped(job, err);
+	if (verdict == VCO_OTHER || verdict == VCO_DISABLED ||
+	    (verdict == VCO_ABSENT && (v->seen || clock_ms() - w->began_ms > APPEAR_MS)))
+		return refuse(job, verdict, err);
 	tell_status(job, w, verdict);
 	return is_over(job, w, verdict) ? not_ready(job, verdict, err) : 0;
 }
@@ -405,9 +426,7 @@ static int vco_verify(struct publish_job *job, enum publish_verify how, struct e
 	(void)how;
 	if (vco_look(job, &verdict, err) < 0)
 		return -1;
-	if (verdict == VCO_DISABLED)
-		return is_disabled(job, err);
-	return verdict == VCO_READY ? 0 : not_as_sent(job, err);
+	return verdict == VCO_READY ? 0 : refuse(job, verdict, err);
 }
 
 /* The API lists no uploads and ends none: only our own state knows of one. */

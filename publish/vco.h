@@ -12,11 +12,12 @@ struct vco {
 	char *token;  /* the JWT */
 	char *name;   /* NAME-VERSION-SHA12 */
 	char *tags;
-	bool by_url;   /* the platform fetches it from 'source_url' */
-	bool seen;     /* an image of ours was there, or its id was told */
-	bool accepted; /* the token was good for a call of this run */
-	bool noted;    /* on what little the image was taken for ours was told */
-	char *status;  /* of the image that vco_look() found; NULL: none was told */
+	bool by_url;     /* the platform fetches it from 'source_url' */
+	bool seen;       /* an image of ours was there, or its id was told */
+	bool accepted;   /* the token was good for a call of this run */
+	bool noted;      /* on what little the image was taken for ours was told */
+	char *status;    /* of the image that vco_look() found; NULL: none was told */
+	bool can_be_set; /* 'status' is all of it, and can stand in a targets file as it is */
 };
 
 /* What an image's record says of it; of several the last one here counts. */

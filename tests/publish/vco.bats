@@ -354,6 +354,8 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 	go
 	expect_status 7
 	expect_in "$out" "/v1/oauth/jwt/refresh: the server says 401"
+	expect_in "$out" "run again with a fresh token"
+	expect_not_in "$out" "iam_url"
 	[ "$(images be-g8-3)" -eq 0 ]
 	mock_no_faults vco
 	go
@@ -414,7 +416,14 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 	use be-g8-3 "memory: lots"
 	go
 	expect_status 2
-	expect_in "$out" "'memory' must be a number"
+	expect_in "$err" "'memory' must be a whole number"
+	for setting in "memory: 0" "boot_disk_size: 2147483648" "ready_timeout: 0"; do
+		use be-g8-3 "$setting"
+		go
+		expect_status 2
+		expect_in "$out" "'${setting%%:*}' must be from 1 to 2147483647"
+	done
+	[ ! -s "$SERVERS/vco/log" ]
 }
 
 @test "a redirect to another host is not followed" {
@@ -486,12 +495,34 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 	wait "$publisher" || code=$?
 	[ "$code" -eq 7 ] || { cat "$BATS_TEST_TMPDIR/background"; return 1; }
 	[ $((SECONDS - began)) -lt 30 ]
-	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" "ready_status: BAKING"
+	expect_in "$(cat "$BATS_TEST_TMPDIR/background")" 'ready_status: "BAKING"'
 	[ "$(images be-g8-3)" -eq 1 ]
 	use be-g8-3 "ready_status: baking"
 	go
 	expect_status 0
 	expect_value "$IMAGE" vco/be-g8-3 bytes_sent 0
+	[ "$(images be-g8-3)" -eq 1 ]
+}
+
+@test "a status that is shown cut or altered is no advice for 'ready_status', and one with a space is" {
+	local long word
+	long=$(printf 'BAKING%.0s' {1..12})
+	use be-g8-3 "ready_timeout: 12"
+	for word in "$long" $'BAK\ting' 'BAK\ING' 'THE "OVEN"'; do
+		settings "$(jq -n --arg word "$word" '{show: {status: $word}}')"
+		go
+		expect_status 7
+		expect_in "$out" "which gpuimg does not know"
+		expect_in "$out" "run again to wait"
+		expect_not_in "$out" "ready_status"
+	done
+	settings '{"show": {"status": "NEARLY: done"}}'
+	go
+	expect_status 7
+	expect_in "$out" 'ready_status: "NEARLY: done"'
+	use be-g8-3 'ready_status: "NEARLY: done"'
+	go
+	expect_status 0
 	[ "$(images be-g8-3)" -eq 1 ]
 }
 
@@ -608,6 +639,70 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 	wait "$first"
 	[ "$(images be-g8-3)" -eq 1 ]
 	expect_value "$copy" vco/be-g8-3 id "$(image be-g8-3 image_id)"
+}
+
+# upload_held RULE: $first, a run in the background that the mock holds there; what it says is in $told.
+upload_held() {
+	publish_copy
+	told=$BATS_TEST_TMPDIR/told
+	mock_faults vco "[{\"on\": \"$1\", \"do\": \"hold\"}]"
+	publish_background "$IMAGE" --image-version="$VERSION"
+	first=$publisher
+	mock_wait vco fired "$1"
+	mv "$BATS_TEST_TMPDIR/background" "$told"
+}
+
+first_ends() { # STATUS
+	local code=0
+	wait "$first" || code=$?
+	[ "$code" -eq "$1" ] || {
+		echo "exit code $code"
+		cat "$told"
+		return 1
+	}
+}
+
+# overtaken RULE FAULTS: while a run is held there, another one makes an image of another boot type; the
+# run goes on with these faults, and ends as if the image had been there before.
+overtaken() {
+	upload_held "$1"
+	sed -i 's/boot_type: uefi/boot_type: bios/' "$TARGETS"
+	publish "$copy" --image-version="$VERSION"
+	expect_status 0
+	mock_faults vco "$2"
+	first_ends 4
+	expect_in "$(cat "$told")" "has another boot type than uefi"
+	expect_in "$(cat "$told")" "another name or version"
+	[ "$(images be-g8-3)" -eq 1 ]
+}
+
+@test "an image of another boot type that comes while we send is refused as one that was there" {
+	overtaken "PUT .*upload-part/3" '[]'
+	[ "$(mock_count vco '^POST .*finish-image-upload')" -eq 1 ]
+}
+
+@test "so is one for which the platform refuses ours at the last moment" {
+	overtaken "GET .*os-names" '[{"on": "POST .*finish-image-upload", "do": "status", "status": 409}]'
+	[ "$(mock_count vco '^POST .*finish-image-upload')" -eq 2 ]
+}
+
+@test "that another run's image fails costs us nothing of what we sent" {
+	upload_held "PUT .*upload-part/3"
+	settings '{"ready_s": 6, "spoil": true}'
+	publish_background "$copy" --image-version="$VERSION"
+	wait_until 10 made be-g8-3
+	publish_kill
+	mock_no_faults vco
+	first_ends 7
+	expect_in "$(cat "$told")" "which another run made, is gone again"
+	[ "$(mock_count vco '^POST .*finish-image-upload')" -eq 1 ]
+	mock_reset vco
+	go
+	expect_status 0
+	[ "$(parts_sent)" -eq 0 ]
+	expect_value "$IMAGE" vco/be-g8-3 resumed_from "$SIZE"
+	expect_value "$IMAGE" vco/be-g8-3 bytes_sent 0
+	[ "$(image be-g8-3 sha256)" = "$SUM" ]
 }
 
 @test "an image whose MD5 is not ours is dropped by the platform, and sent anew in the next run" {
