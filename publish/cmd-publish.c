@@ -103,8 +103,10 @@ static void tell_hint(const struct publish_result *results, size_t count, struct
 	for (size_t i = 0; i < count; i++)
 		failed += results[i].outcome == OUTCOME_FAILED;
 	if (failed)
-		log_warn(log, "%zu of %zu locations failed; run again to go on where it stopped",
-		         failed, count);
+		log_warn(log, "%zu of %zu locations failed%s", failed, count,
+		         publish_exit_code(results, count) == EXIT_PUBLISH
+		                 ? "; run again to go on where it stopped"
+		                 : "");
 }
 
 static int run(const struct options *o, struct log *log, enum exit_code *ret, struct error *err)
@@ -129,7 +131,8 @@ static int run(const struct options *o, struct log *log, enum exit_code *ret, st
 	};
 	int result;
 
-	if (publish_targets_read(&targets, o->targets ? o->targets : TARGETS_DEFAULT, err) < 0)
+	if (publish_targets_read(&targets, o->targets ? o->targets : TARGETS_DEFAULT, err) < 0 ||
+	    (o->consumer && publish_consumer_check(o->consumer, &targets, err) < 0))
 		return -1;
 	log_step_begin(log, "digest", "read the image once");
 	result = publish_image_open(&image, o->base, o->image_name, o->image_version,

@@ -111,16 +111,50 @@ static const struct consumer consumers[] = {
 	{"cozystack", web, "images:\n", "", print_cozystack},
 };
 
+static const struct consumer *find_consumer(const char *name, struct error *err)
+{
+	for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++)
+		if (strcmp(consumers[i].name, name) == 0)
+			return &consumers[i];
+	error_set(err, "'%s' is no consumer that we know", name);
+	error_code(err, EXIT_USAGE);
+	return NULL;
+}
+
+static bool takes(const struct consumer *c, const char *type)
+{
+	for (size_t i = 0; c->types[i]; i++)
+		if (strcmp(c->types[i], type) == 0)
+			return true;
+	return false;
+}
+
 static bool is_usable(const struct consumer *c, const json_t *row)
 {
 	const char *result = text_of(row, "result");
 
-	if (strcmp(result, "published") != 0 && strcmp(result, "unchanged") != 0)
-		return false;
+	return (strcmp(result, "published") == 0 || strcmp(result, "unchanged") == 0) &&
+	       takes(c, text_of(row, "type"));
+}
+
+int publish_consumer_check(const char *name, const struct publish_targets *targets,
+                           struct error *err)
+{
+	const struct consumer *c = find_consumer(name, err);
+	CLEANUP_STRV struct strv types = {0};
+	CLEANUP_FREE char *list = NULL;
+
+	if (!c)
+		return -1;
+	for (size_t i = 0; i < targets->count; i++)
+		if (takes(c, targets->items[i].type))
+			return 0;
 	for (size_t i = 0; c->types[i]; i++)
-		if (strcmp(c->types[i], text_of(row, "type")) == 0)
-			return true;
-	return false;
+		strv_add(&types, c->types[i]);
+	list = strv_join(&types, ", ");
+	error_set(err, "no target gives what '%s' could use", name);
+	error_hint(err, "it takes targets of type: %s", list);
+	return error_code(err, EXIT_USAGE);
 }
 
 static size_t print_rows(const struct consumer *c, const json_t *record)
@@ -141,15 +175,13 @@ static size_t print_rows(const struct consumer *c, const json_t *record)
 
 int publish_consumer_print(const json_t *record, const char *name, struct error *err)
 {
-	for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++) {
-		if (strcmp(consumers[i].name, name) != 0)
-			continue;
-		if (print_rows(&consumers[i], record))
-			return 0;
-		error_set(err, "nothing was published that '%s' could use", name);
-		error_hint(err, "docs/publish.md says which types of target each consumer takes");
-		return error_code(err, EXIT_USAGE);
-	}
-	error_set(err, "'%s' is no consumer that we know", name);
+	const struct consumer *c = find_consumer(name, err);
+
+	if (!c)
+		return -1;
+	if (print_rows(c, record))
+		return 0;
+	error_set(err, "nothing was published that '%s' could use", name);
+	error_hint(err, "docs/publish.md says which types of target each consumer takes");
 	return error_code(err, EXIT_USAGE);
 }

@@ -288,6 +288,7 @@ static void serve(struct run *run, size_t index)
 	}
 	job.verify = run->options->verify ? *run->options->verify : job.backend->verify_default;
 	r->started = time(NULL);
+	r->stage = "check";
 	if (open_job(run, &job, &r->error) < 0 || run_job(run, &job, r, &r->error) < 0) {
 		r->outcome = OUTCOME_FAILED;
 		if (run->options->fail_fast)

@@ -63,6 +63,10 @@ json_t *publish_results_json(const struct publish_image *image,
 void publish_results_keep(json_t *record, const json_t *earlier);
 /* A table for people, to stdout. */
 void publish_results_print(const struct publish_result *results, size_t count);
+/* Whether a consumer can use what one of these targets gives; EXIT_USAGE: none, or there is no such
+ * consumer. Before anything is sent. */
+int publish_consumer_check(const char *consumer, const struct publish_targets *targets,
+                           struct error *err);
 /* What a consumer needs, to stdout: capvco, cozystack, kubevirt, cdi, capo. From a record, so that
  * it can be asked for later too. EXIT_USAGE: nothing was published that it could use. */
 int publish_consumer_print(const json_t *record, const char *consumer, struct error *err);

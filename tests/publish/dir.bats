@@ -356,7 +356,16 @@ tree_of() {
 	printf 'targets:\n  share: {type: dir, path: %s, boot_type: uefi-secure-boot}\n' "$ROOT" >"$TARGETS"
 	publish "$IMAGE" --image-version=1.0
 	expect_status 4
-	expect_in "$out" "uefi-secure-boot"
+	expect_in "$out" "in 'check': the target wants boot type 'uefi-secure-boot'"
+	expect_not_in "$err" "run again"
+	[ -z "$(ls -A "$ROOT")" ]
+}
+
+@test "a consumer that no target gives anything to is refused before the first byte" {
+	publish "$IMAGE" --image-version=1.0 --consumer=kubevirt
+	expect_status 2
+	expect_in "$err" "no target gives what 'kubevirt' could use"
+	expect_in "$err" "oci"
 	[ -z "$(ls -A "$ROOT")" ]
 }
 
