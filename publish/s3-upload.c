@@ -376,9 +376,10 @@ static int list_uploads(struct publish_job *job, const char *prefix, struct page
 		return -1;
 	text = reply.body ? reply.body : "";
 	while ((upload = xml_tag(text, "Upload", &at))) {
-		CLEANUP_FREE char *owned = upload;
+		int result = take_upload(job, upload, prefix, remove, ret, err);
 
-		if (take_upload(job, upload, prefix, remove, ret, err) < 0)
+		free(upload);
+		if (result < 0)
 			return -1;
 	}
 	turn_page(page, text);

@@ -26,11 +26,11 @@ static void fuzz_xml(const char *text)
 	char *part;
 
 	while ((part = xml_tag(text, "Part", &at))) {
-		CLEANUP_FREE char *owned = part;
 		CLEANUP_FREE char *number = xml_tag(part, "PartNumber", NULL);
 
 		require(at > text && at <= text + strlen(text));
 		require(!number || strlen(number) < strlen(part));
+		free(part);
 	}
 }
 
