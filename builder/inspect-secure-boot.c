@@ -153,11 +153,12 @@ void inspect_secure_boot(struct inspect *in)
 	if (find_removable(in, names->loader, &dir, &loader) != 1)
 		return;
 	is = is_signed(in, loader);
+	/* Not meant for it: no fault, as nothing of it is promised. */
 	if (is == 0)
-		finding_note(&in->findings, "boot.secure-boot",
-		             "'%s' is not signed: no firmware with Secure Boot starts it (a signed "
-		             "shim must stand there)",
-		             loader);
+		finding_ok(&in->findings, "boot.secure-boot",
+		           "for firmware without Secure Boot: '%s' is not signed (a signed shim "
+		           "must stand there)",
+		           loader);
 	if (is == 1)
 		inspect_rest(in, loader, dir, names->grub);
 }
