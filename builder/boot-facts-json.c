@@ -208,9 +208,8 @@ static bool read_field(const struct field *f, void *at, const json_t *value)
 		*(uint64_t *)at = (uint64_t)json_integer_value(value);
 		return json_is_integer(value);
 	case FIRMWARE:
-		index = name_index(value, firmware_names, FIRMWARE_COUNT);
-		*(enum boot_firmware *)at = index < 0 ? FIRMWARE_BIOS : (enum boot_firmware)index;
-		return index >= 0;
+		return json_is_string(value) &&
+		       boot_firmware_from_name(at, json_string_value(value)) == 0;
 	case WINDOW:
 		index = name_index(value, window_names, 2);
 		*(enum boot_window *)at = index == 1 ? WINDOW_REACHABLE : WINDOW_UNREACHABLE;

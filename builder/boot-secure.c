@@ -20,55 +20,63 @@
 /* What is said, and what it means. In the order of the chain; seen with OVMF 2022.11, shim 15.8
  * and GRUB 2.06 of Debian 12, or from the sources of shim, GRUB and systemd-boot. */
 static const struct refusal {
-	const char *mark;
-	const char *also; /* in the same line; NULL: nothing */
+	const char *marks[3]; /* one of them, and in the same line, behind it, */
+	const char *also[3];  /* one of these; none: nothing */
 	const char *meaning;
 	bool goes_on; /* who says it does not stop there: what comes of it decides */
 } refusals[] = {
-	{"BdsDxe: failed to ", "Access Denied",
+	{{"BdsDxe: failed to "},
+         {"Access Denied", "Security Violation"},
          "the firmware does not start the image's boot loader, which Microsoft's key has not "
          "signed: EFI/BOOT/BOOTX64.EFI must be the distribution's signed shim",
          false},
-	{"BdsDxe: failed to ", "Security Violation",
-         "the firmware does not start the image's boot loader, which Microsoft's key has not "
-         "signed: EFI/BOOT/BOOTX64.EFI must be the distribution's signed shim",
+	{{"SBAT self-check failed"},
+         {NULL},
+         "the image's shim is revoked: a newer one is needed",
          false},
-	{"SBAT self-check failed", NULL, "the image's shim is revoked: a newer one is needed",
-         false},
-	{"Verification failed", "Security Violation",
+	{{"Verification failed"},
+         {"Security Violation"},
          "shim does not start what it is to start (grubx64.efi beside it), which the "
          "distribution's key has not signed",
          false},
-	{"Security Policy Violation", NULL,
+	{{"Security Policy Violation"},
+         {NULL},
          "shim does not start what it is to start: its signature or its SBAT level is refused",
          false},
-	{"bad shim signature", NULL,
-         "GRUB does not start the kernel, which the distribution's key has not signed", false},
-	{"has invalid signature", NULL,
-         "GRUB does not start the kernel, which the distribution's key has not signed", false},
-	{"shim_lock protocol not found", NULL,
-         "GRUB was not started by shim, and starts no kernel then", false},
-	{"verification requested but nobody cares", NULL,
-         "GRUB does not read a file that nobody has signed", true},
-	{"prohibited by secure boot policy", NULL,
-         "GRUB does not do what its configuration asks for", true},
-	{"Error loading ", "ecurity violation",
-         "systemd-boot does not start the kernel or unified kernel image, which no key of the "
-         "machine or of shim has signed",
+	{{"bad shim signature", "has invalid signature"},
+         {NULL},
+         "GRUB does not start the kernel, which the distribution's key has not signed",
          false},
-	{"Error loading ", "ccess denied",
-         "systemd-boot does not start the kernel or unified kernel image, which no key of the "
-         "machine or of shim has signed",
+	{{"shim_lock protocol not found"},
+         {NULL},
+         "GRUB was not started by shim, and starts no kernel then",
          false},
-	{"Failed to execute ", "ecurity violation",
-         "systemd-boot does not start the kernel or unified kernel image, which no key of the "
-         "machine or of shim has signed",
-         false},
-	{"Failed to execute ", "ccess denied",
+	{{"verification requested but nobody cares"},
+         {NULL},
+         "GRUB does not read a file that nobody has signed",
+         true},
+	{{"prohibited by secure boot policy"},
+         {NULL},
+         "GRUB does not do what its configuration asks for",
+         true},
+	{{"Error loading ", "Failed to execute "},
+         {"ecurity violation", "ccess denied"},
          "systemd-boot does not start the kernel or unified kernel image, which no key of the "
          "machine or of shim has signed",
          false},
 };
+
+/* Where in the line it begins; NULL: the line does not say it. */
+static const char *find_refusal(const struct refusal *r, const char *line)
+{
+	for (const char *const *mark = r->marks; *mark; mark++) {
+		const char *at = strstr(line, *mark);
+
+		if (at && (!*r->also || line_has_one_of(at, r->also)))
+			return at;
+	}
+	return NULL;
+}
 
 /* From the mark to the end of the line, or to where a box is drawn. */
 static char *words_of(const char *mark)
@@ -85,10 +93,10 @@ static char *words_of(const char *mark)
 static void refusal_line(struct console_seen *seen, const char *line)
 {
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
-		const char *at = strstr(line, refusals[i].mark);
+		const char *at = find_refusal(&refusals[i], line);
 		CLEANUP_FREE char *words = NULL;
 
-		if (!at || (refusals[i].also && !strstr(at, refusals[i].also)))
+		if (!at)
 			continue;
 		words = words_of(at);
 		free(seen->refusal);

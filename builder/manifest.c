@@ -160,8 +160,7 @@ static bool passed_with(const json_t *boot_test, const char *firmware)
 		const char *of = json_string_value(json_object_get(run, "firmware"));
 		const char *verdict = json_string_value(json_object_get(run, "verdict"));
 
-		if (of && verdict && strcmp(of, firmware) == 0 &&
-		    strcmp(verdict, verdict_name(VERDICT_PASSED)) == 0)
+		if (str_equal(of, firmware) && str_equal(verdict, verdict_name(VERDICT_PASSED)))
 			return true;
 	}
 	return false;
@@ -178,12 +177,9 @@ static void set_secure_boot(json_t *manifest, const json_t *boot_test)
 	const char *name = boot_firmware_name(FIRMWARE_UEFI_SECURE_BOOT);
 	json_t *types = json_object_get(json_object_get(manifest, "image"), "boot_types");
 
-	for (size_t i = json_array_size(types); i > 0; i--) {
-		const char *type = json_string_value(json_array_get(types, i - 1));
-
-		if (type && strcmp(type, name) == 0)
-			json_array_remove(types, i - 1);
-	}
+	for (size_t i = json_array_size(types); i-- > 0;)
+		if (str_equal(json_string_value(json_array_get(types, i)), name))
+			json_array_remove(types, i);
 	if (passed_with(boot_test, name))
 		json_array_append_new(types, json_string(name));
 }

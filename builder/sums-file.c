@@ -41,6 +41,14 @@ static char *temporary_prefix(const char *path, char **ret_dir)
 	return str_format(".%s.", name);
 }
 
+/* With errno as it was: callers judge by it. */
+static int cannot_write(const char *path, int errnum, struct error *err)
+{
+	error_errno(err, errnum, "cannot write '%s'", path);
+	errno = errnum;
+	return -1;
+}
+
 /* A name that nobody else has: two builds, or somebody's symlink, are never written through. */
 static int open_temporary(const char *path, mode_t mode, char **ret_name, struct error *err)
 {
@@ -62,7 +70,7 @@ static int open_temporary(const char *path, mode_t mode, char **ret_name, struct
 			return fd;
 		}
 	}
-	return error_errno(err, errno, "cannot write '%s'", path);
+	return cannot_write(path, errno, err);
 }
 
 int whole_file_write_as(const char *path, mode_t mode, const char *data, size_t size,
@@ -85,7 +93,7 @@ int whole_file_write_as(const char *path, mode_t mode, const char *data, size_t 
 	if (result == 0)
 		errnum = errno;
 	unlink(temporary);
-	return error_errno(err, errnum, "cannot write '%s'", path);
+	return cannot_write(path, errnum, err);
 }
 
 int whole_file_write(const char *path, const char *data, size_t size, struct error *err)

@@ -28,7 +28,8 @@ int sums_file_update(const char *dir, const struct strv *names, const struct str
 
 /*
  * Writes a file whole or not at all: under a name of its own in the same directory, mode 0644
- * under the umask, flushed, renamed. What stood under 'path' is replaced, a symlink too.
+ * under the umask, flushed, renamed. What stood under 'path' is replaced, a symlink too. On failure
+ * errno says why.
  */
 int whole_file_write(const char *path, const char *data, size_t size, struct error *err);
 /* The same with another mode, 0600 for what is nobody else's. */

@@ -95,21 +95,48 @@ int workdir_make(char **ret, int *ret_lock_fd, const char *parent, struct error 
 	return 0;
 }
 
-int workdir_make_parents(const char *path, struct error *err)
+/* Whatever mkdir() says of one that is there (EEXIST, EROFS, EACCES): it is there. */
+static int make_directory(const char *path)
+{
+	struct stat st;
+	int errnum;
+
+	if (mkdir(path, 0755) == 0)
+		return 0;
+	errnum = errno;
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return 0;
+	errno = errnum;
+	return -1;
+}
+
+int workdir_make_below(size_t there, const char *path, struct error *err)
 {
 	CLEANUP_FREE char *part = str_copy(path);
-	struct stat st;
+	char *slash = part + there;
 
-	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(part, 0755); /* what is wrong with it, the last one tells */
-		*slash = '/';
+	while (slash) {
+		int errnum;
+
+		slash = strchr(slash + 1, '/');
+		if (slash)
+			*slash = '\0';
+		if (make_directory(part) < 0) { /* what is below it would fail by being nowhere */
+			errnum = errno;
+			error_errno(err, errnum, "cannot make the directory '%s'", part);
+			error_code(err, EXIT_HOST);
+			errno = errnum;
+			return -1;
+		}
+		if (slash)
+			*slash = '/';
 	}
-	if (mkdir(part, 0755) == 0 ||
-	    (errno == EEXIST && stat(part, &st) == 0 && S_ISDIR(st.st_mode)))
-		return 0;
-	error_errno(err, errno, "cannot make the directory '%s'", path);
-	return error_code(err, EXIT_HOST);
+	return 0;
+}
+
+int workdir_make_parents(const char *path, struct error *err)
+{
+	return workdir_make_below(0, path, err);
 }
 
 uint64_t workdir_free_bytes(const char *dir)

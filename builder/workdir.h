@@ -7,6 +7,7 @@
 #ifndef GPUIMG_WORKDIR_H
 #define GPUIMG_WORKDIR_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -14,8 +15,11 @@
 
 /* parent: --work-dir, or NULL for $TMPDIR, else /var/tmp. The lock is held by *ret_lock_fd. */
 int workdir_make(char **ret, int *ret_lock_fd, const char *parent, struct error *err);
-/* A directory with all above it, as mkdir -p; one that is there is fine. EXIT_HOST. */
+/* A directory with all above it, as mkdir -p; one that is there is fine. EXIT_HOST, named is the
+ * first one that cannot be made, and errno says why. */
 int workdir_make_parents(const char *path, struct error *err);
+/* The same behind the first 'there' bytes of path, which are there, or must not be made. */
+int workdir_make_below(size_t there, const char *path, struct error *err);
 /* Errors (EXIT_HOST) with the directory's name, what is free and what is needed. */
 int workdir_check_space(const char *dir, uint64_t needed_bytes, struct error *err);
 uint64_t workdir_free_bytes(const char *dir);

@@ -13,6 +13,7 @@
 #include "builder/digest.h"
 #include "builder/fd.h"
 #include "builder/sums-file.h"
+#include "builder/workdir.h"
 #include "publish/layout.h"
 
 #define COPY_BYTES   ((size_t)4 * 1024 * 1024)
@@ -123,12 +124,8 @@ static int read_text(const char *path, size_t max, char **ret, struct error *err
 
 static int write_text(const char *path, const char *text, struct error *err)
 {
-	CLEANUP_FREE char *dir = mem_copy(path, (size_t)(strrchr(path, '/') - path));
-
-	if (whole_file_write(path, text, strlen(text), err) == 0)
-		return 0;
-	/* Its message alone says why: whether the directory may be written tells the code. */
-	return error_code(err, access(dir, W_OK) < 0 ? code_of(errno) : EXIT_PUBLISH);
+	return whole_file_write(path, text, strlen(text), err) < 0 ? error_code(err, code_of(errno))
+	                                                           : 0;
 }
 
 static bool is_whole(const struct publish_job *job, const struct dir *d)
@@ -154,33 +151,15 @@ static int dir_probe(struct publish_job *job, enum publish_found *ret, struct er
 	return 0;
 }
 
-static int make_directory(const char *path, struct error *err)
-{
-	struct stat st;
-	int errnum;
-
-	if (mkdir(path, 0755) == 0)
-		return 0;
-	errnum = errno;
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		return 0;
-	errno = errnum;
-	return cannot("make the directory", path, err);
-}
-
-/* Those below the root, which is there. The first one that cannot be made says why: what is below
- * it would fail by being nowhere. */
+/* Those below the root, which is there. */
 static int make_parents(const struct dir *d, struct error *err)
 {
-	CLEANUP_FREE char *path = str_copy(d->file);
+	CLEANUP_FREE char *dir = mem_copy(d->file, (size_t)(strrchr(d->file, '/') - d->file));
 
-	for (char *slash = path + strlen(d->root); (slash = strchr(slash + 1, '/'));) {
-		*slash = '\0';
-		if (make_directory(path, err) < 0)
-			return -1;
-		*slash = '/';
-	}
-	return 0;
+	if (workdir_make_below(strlen(d->root), dir, err) == 0)
+		return 0;
+	err->code = code_of(errno);
+	return -1;
 }
 
 /* It was changed, or its disk fails. */
