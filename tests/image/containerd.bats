@@ -188,14 +188,18 @@ without_imports() {
 	grep -q '# keep' "$dir/etc/containerd/config.toml"
 }
 
-runc_only_file() {
-	fresh "$1" <<-EOF
-		version = 2
-		[$V2.containerd.runtimes.runc]
+runc_with_cgroup() { # [line of the version], its CRI section
+	cat <<-EOF
+		$1
+		[$2.containerd.runtimes.runc]
 		  runtime_type = "io.containerd.runc.v2"
-		  [$V2.containerd.runtimes.runc.options]
+		  [$2.containerd.runtimes.runc.options]
 		    SystemdCgroup = true
 	EOF
+}
+
+runc_only_file() {
+	fresh "$1" < <(runc_with_cgroup 'version = 2' "$V2")
 }
 
 runc_only() {
@@ -228,12 +232,7 @@ disabled() { # suite, list, version line, row's name
 }
 
 version_1() { # settings of the CRI plugin in the oldest schema
-	fresh "$1" <<-EOF
-		[plugins.cri.containerd.runtimes.runc]
-		  runtime_type = "io.containerd.runc.v2"
-		  [plugins.cri.containerd.runtimes.runc.options]
-		    SystemdCgroup = true
-	EOF
+	fresh "$1" < <(runc_with_cgroup '' plugins.cri)
 }
 
 version_1_refused() {
@@ -247,13 +246,7 @@ version_1_refused() {
 }
 
 version_3() {
-	fresh "$1" <<-EOF
-		version = 3
-		[$V3.containerd.runtimes.runc]
-		  runtime_type = "io.containerd.runc.v2"
-		  [$V3.containerd.runtimes.runc.options]
-		    SystemdCgroup = true
-	EOF
+	fresh "$1" < <(runc_with_cgroup 'version = 3' "$V3")
 }
 
 version_3_refused() {
@@ -278,13 +271,7 @@ no_toml() {
 # A relative pattern counts from / before 1.6.30 and 1.7.16, and from the file's directory since.
 relative_pattern() { # suite, SystemdCgroup
 	fresh "$1" <<<$'version = 2\nimports = ["conf.d/*.toml"]'
-	put "$dir/etc/containerd/conf.d/10-site.toml" 0644 <<-EOF
-		version = 2
-		[$V2.containerd.runtimes.runc]
-		  runtime_type = "io.containerd.runc.v2"
-		  [$V2.containerd.runtimes.runc.options]
-		    SystemdCgroup = true
-	EOF
+	put "$dir/etc/containerd/conf.d/10-site.toml" 0644 < <(runc_with_cgroup 'version = 2' "$V2")
 	good 'version 2 with a relative pattern, runc in a drop-in' "$2"
 	nothing_else
 }

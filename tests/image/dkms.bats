@@ -33,14 +33,6 @@ bake() {
 		>"$WORLD/$name.out" 2>"$WORLD/$name.err" </dev/null
 }
 
-expect_manifest() {
-	jq -e "$1" "$manifest" >/dev/null || {
-		echo "not so: $1"
-		jq '.driver' "$manifest"
-		return 1
-	}
-}
-
 # Names in a directory of the image that the base's has not.
 new_in() {
 	comm -13 <(guest_ls "$base_root" "$1" | sort) <(guest_ls "$root" "$1" | sort)

@@ -26,14 +26,6 @@ build() { # option...
 		--driver-source=run --driver-path="$WORLD/driver.run" "$@" "$base"
 }
 
-expect_manifest() {
-	jq -e "$1" "$manifest" >/dev/null || {
-		echo "not so: $1"
-		jq '.driver' "$manifest"
-		return 1
-	}
-}
-
 @test "a driver that an installer left is refused by its version and its program" {
 	run_split build --plan -o "$WORLD/never.qcow2"
 	expect_status 4

@@ -92,14 +92,6 @@ expect_plan() {
 	fi
 }
 
-expect_manifest() {
-	jq -e --arg plain "$PLAIN" --arg cloud "$CLOUD" "$1" "$manifest" >/dev/null || {
-		echo "not so: $1"
-		jq .driver "$manifest"
-		return 1
-	}
-}
-
 # --- the plan ---
 
 @test "a branch is resolved in the plan, kernel by kernel" {

@@ -121,3 +121,14 @@ guest_ls() { # raw file system, directory: names, one a line
 guest_stat() { # raw file system, path
 	debugfs -R "stat $2" "$1" 2>/dev/null
 }
+
+# expect_manifest FILTER: holds of $manifest, that of a build with a driver; $plain and $cloud in it
+# are kernels of some files.
+expect_manifest() {
+	# shellcheck disable=SC2154 # the file's own
+	jq -e --arg plain "${PLAIN-}" --arg cloud "${CLOUD-}" "$1" "$manifest" >/dev/null || {
+		echo "not so: $1"
+		jq .driver "$manifest"
+		return 1
+	}
+}

@@ -435,6 +435,19 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 	[ ! -s "$SERVERS/other/log" ]
 }
 
+# refused_by_both WORDS...: without --replace and with it, saying these, and nothing is written.
+refused_by_both() {
+	local option words
+	for option in --verify=quick --replace; do
+		go "$option"
+		expect_status 4
+		for words in "$@"; do
+			expect_in "$out" "$words"
+		done
+		[ "$(mock_writes vco)" -eq 0 ]
+	done
+}
+
 @test "an image of another boot type under the name is refused, with --replace too" {
 	use be-g8-3
 	sed -i 's/boot_type: uefi/boot_type: bios/' "$TARGETS"
@@ -442,13 +455,7 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 	expect_status 0
 	mock_reset vco
 	use be-g8-3
-	for option in --verify=quick --replace; do
-		go "$option"
-		expect_status 4
-		expect_in "$out" "has another boot type than uefi"
-		expect_in "$out" "another name or version"
-		[ "$(mock_writes vco)" -eq 0 ]
-	done
+	refused_by_both "has another boot type than uefi" "another name or version"
 	expect_value "$IMAGE" vco/be-g8-3 id "$(image be-g8-3 image_id)"
 }
 
@@ -457,13 +464,7 @@ VCO_IMAGE_ID=$(image be-g8-3 image_id)"
 	expect_status 0
 	mock_reset vco
 	settings '{"show": {"status": "DISABLED"}}'
-	for option in --verify=quick --replace; do
-		go "$option"
-		expect_status 4
-		expect_in "$out" "is there and disabled"
-		expect_in "$out" "have it enabled"
-		[ "$(mock_writes vco)" -eq 0 ]
-	done
+	refused_by_both "is there and disabled" "have it enabled"
 	[ "$(images be-g8-3)" -eq 1 ]
 	settings '{}'
 	go
